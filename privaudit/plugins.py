@@ -1,0 +1,65 @@
+"""Protocols, attacks and other parts are found through entry points; built-ins register alike."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from privaudit.errors import PluginError, PrivauditWarning, did_you_mean
+
+__all__ = ["GROUPS", "available", "load"]
+
+#: Short name of a kind of plug-in, and its entry-point group.
+GROUPS: Mapping[str, str] = {
+    "protocol": "privaudit.protocols",
+    "attack": "privaudit.attacks",
+    "scorer": "privaudit.scorers",
+    "reporter": "privaudit.reporters",
+}
+
+
+def _origin(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.value
+
+
+def available(kind: str) -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of a kind by name, sorted; a name taken twice has two of them."""
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for entry in entry_points(group=GROUPS[kind]):
+        # One distribution may be listed twice on the path (an editable install beside a wheel).
+        found.setdefault(entry.name, {})[f"{_origin(entry)}:{entry.value}"] = entry
+    return {name: tuple(entries.values()) for name, entries in sorted(found.items())}
+
+
+def load(kind: str, name: str) -> Any:
+    """Import and return the plug-in of a name.
+
+    Raises
+    ------
+    PluginError
+        If no plug-in has the name (with a suggestion), if two distributions claim it (naming
+        both), or if importing it fails (naming its distribution and the cause).
+    """
+    entries = available(kind)
+    if name not in entries:
+        listed = ", ".join(entries) or "none: is privaudit installed?"
+        raise PluginError(
+            f"no {kind} is named '{name}'; available: {listed}.{did_you_mean(name, entries)}"
+        )
+    claims = entries[name]
+    if len(claims) > 1:
+        origins = " and ".join(sorted(f"{_origin(e)} ({e.value})" for e in claims))
+        raise PluginError(f"{kind} '{name}' is claimed by {origins}; uninstall one of them")
+    try:
+        return claims[0].load()
+    except Exception as error:
+        warnings.warn(
+            f"{kind} plug-in '{name}' of {_origin(claims[0])} is broken",
+            PrivauditWarning,
+            stacklevel=2,
+        )
+        raise PluginError(
+            f"{kind} '{name}' of distribution {_origin(claims[0])} cannot be imported: {error!r}"
+        ) from error

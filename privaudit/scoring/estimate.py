@@ -1,0 +1,145 @@
+"""Figures with their uncertainty: a value without n and an interval does not exist here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from privaudit.errors import ConfigurationError
+
+__all__ = ["Estimate", "Scores", "Verdict", "compare", "estimate", "verdict"]
+
+Statistic = Literal["proportion", "mean", "median"]
+Verdict = Literal["breached", "not shown", "inconclusive", "not tested"]
+
+#: Fewest targets from which "not shown" may be concluded; below, the verdict is "inconclusive".
+MINIMUM_TARGETS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One number a target, from joining guesses to truth by id; ``nan`` is a failed target."""
+
+    metric: str
+    statistic: Statistic
+    per_target: Mapping[str, float]
+    higher_is_leakier: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure, its interval, and the figures beside which it must be read.
+
+    ``baseline`` is the prior alone; ``control`` the same attack on payloads deranged among their
+    senders, which must do no better than chance.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    confidence: float
+    n: int
+    failed: int
+    method: str
+    higher_is_leakier: bool = True
+    baseline: Estimate | None = None
+    control: Estimate | None = None
+
+
+def estimate(scores: Scores, *, confidence: float, seed: int = 0) -> Estimate:
+    """Summarise scores: Clopper-Pearson for proportions, percentile bootstrap otherwise.
+
+    A target whose score is not finite counts as failed: as 0 in a proportion, and as the least
+    leaky value seen in a mean or median, never dropped.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no target, or the confidence is not in (0, 1).
+    """
+    if not 0 < confidence < 1:
+        raise ConfigurationError(f"confidence must be in (0, 1), got {confidence}")
+    values = np.array(list(scores.per_target.values()), dtype=np.float64)
+    if values.size == 0:
+        raise ConfigurationError(f"{scores.metric}: no target was scored")
+    finite = np.isfinite(values)
+    failed = int((~finite).sum())
+    if scores.statistic == "proportion":
+        values = np.where(finite, values, 0.0)
+        if not np.isin(values, (0.0, 1.0)).all():
+            raise ConfigurationError(f"{scores.metric}: a proportion is made of zeros and ones")
+        test = stats.binomtest(int(values.sum()), values.size)
+        interval = test.proportion_ci(confidence, method="exact")
+        value, low, high = float(values.mean()), float(interval.low), float(interval.high)
+        method = "Clopper-Pearson"
+    else:
+        if failed == values.size:
+            raise ConfigurationError(f"{scores.metric}: the score of every target is not finite")
+        worst = values[finite].min() if scores.higher_is_leakier else values[finite].max()
+        values = np.where(finite, values, worst)
+        reduce = np.mean if scores.statistic == "mean" else np.median
+        value = float(reduce(values))
+        rng = np.random.default_rng(seed)
+        draws = reduce(rng.choice(values, (4000, values.size)), axis=1)
+        tail = (1 - confidence) / 2
+        low, high = (float(q) for q in np.quantile(draws, (tail, 1 - tail)))
+        method = f"percentile bootstrap of the {scores.statistic}, 4000 draws"
+    return Estimate(
+        metric=scores.metric,
+        value=value,
+        low=low,
+        high=high,
+        confidence=confidence,
+        n=int(values.size),
+        failed=failed,
+        method=method,
+        higher_is_leakier=scores.higher_is_leakier,
+    )
+
+
+def compare(
+    attack: Scores, *, baseline: Scores, control: Scores | None, confidence: float
+) -> Estimate:
+    """Estimate the attack's figure with the baseline's and the control's beside it."""
+    return replace(
+        estimate(attack, confidence=confidence),
+        baseline=estimate(baseline, confidence=confidence),
+        control=None if control is None else estimate(control, confidence=confidence),
+    )
+
+
+def verdict(figure: Estimate) -> Verdict:
+    """Judge a figure against its baseline.
+
+    "breached" if the attack's interval lies wholly on the leakier side of the baseline's and the
+    control stays at or below the attack's interval; "not shown" if it does not and there were at
+    least ``MINIMUM_TARGETS`` targets; "inconclusive" otherwise. Two intervals that do not overlap
+    are a stricter test than the difference of the two figures.
+
+    Raises
+    ------
+    ConfigurationError
+        If the figure has no baseline.
+    """
+    if figure.baseline is None:
+        raise ConfigurationError(f"{figure.metric}: a verdict needs a baseline")
+    sign = 1.0 if figure.higher_is_leakier else -1.0
+
+    def ends(e: Estimate) -> tuple[float, float]:
+        low, high = sorted((sign * e.low, sign * e.high))
+        return low, high
+
+    attack_low, _ = ends(figure)
+    beats = attack_low > ends(figure.baseline)[1]
+    # A control that does as well as the attack means that the attack reads something else than
+    # the target's own messages: no conclusion can be drawn from it.
+    if beats and figure.control is not None and sign * figure.control.value >= attack_low:
+        return "inconclusive"
+    if beats:
+        return "breached"
+    return "not shown" if figure.n >= MINIMUM_TARGETS else "inconclusive"

@@ -1,0 +1,23 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# One thread a library: several test processes share the cores.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The developers' folder of papers, specifications and data; its tests skip without it."""
+    folder = Path(os.environ.get("PRIVAUDIT_SHARED", REPOSITORY.parent / "shared"))
+    if not (folder / "spec").is_dir():
+        pytest.skip(f"no developers' folder at {folder}")
+    return folder
