@@ -1,0 +1,1 @@
+"""Undefended reference protocols, so that every figure has a neighbour."""
