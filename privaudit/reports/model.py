@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    JsonValue,
+    WithJsonSchema,
+    model_validator,
+)
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -23,9 +31,30 @@ __all__ = [
     "SystemUnderTest",
     "UncoveredRelease",
     "Utility",
+    "Verdict",
 ]
 
 SCHEMA_VERSION = "privaudit-report/1"
+
+Verdict = Literal["breached", "not shown", "inconclusive", "not tested"]
+
+#: The eight bytes with which a PNG begins, in base64 (the last character depends on what follows).
+_PNG_START = "iVBORw0KGg"
+
+
+def _is_png(text: str) -> str:
+    if not text.startswith(_PNG_START) or not re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", text):
+        raise ValueError("must be a PNG in base64, without the 'data:' prefix")
+    return text
+
+
+def _is_png_or_empty(text: str) -> str:
+    return text and _is_png(text)
+
+
+_PNG_SCHEMA = {"type": "string", "contentEncoding": "base64", "contentMediaType": "image/png"}
+Png = Annotated[str, AfterValidator(_is_png), WithJsonSchema(_PNG_SCHEMA)]
+PngOrNothing = Annotated[str, AfterValidator(_is_png_or_empty), WithJsonSchema(_PNG_SCHEMA)]
 
 
 class _Model(BaseModel):
@@ -60,7 +89,12 @@ class SystemUnderTest(_Model):
 
 
 class Finding(_Model):
-    """One measured figure of one attack by one coalition, with its verdict."""
+    """One measured figure of one attack by one coalition, with its verdict.
+
+    ``unit`` is that of the estimate, the baseline, the control and the figures of the targets:
+    ``"proportion"`` is shown in per cent, anything else (``"dB"``) is written behind the number.
+    ``per_target`` and ``worst_value`` are in the same unit; in a proportion they are 0 or 1.
+    """
 
     id: str
     risk: Literal["reconstruction", "inference", "linkability", "singling-out"]
@@ -88,6 +122,8 @@ class Finding(_Model):
     per_target: dict[str, float]
     parameters: dict[str, JsonValue]
     seconds: float
+    unit: str = ""
+    higher_is_leakier: bool = True
 
 
 class NotRun(_Model):
@@ -103,7 +139,7 @@ class BreachingCoalition(_Model):
     """The smallest coalition by which a risk was shown, in words."""
 
     risk: str
-    verdict: Literal["breached", "not shown", "inconclusive", "not tested"]
+    verdict: Verdict
     coalition_label: str
     size: int
     sentence: str
@@ -132,7 +168,13 @@ class ExposureRow(_Model):
 
 
 class BudgetRow(_Model):
-    """The privacy budget of one cluster size, claim and bounds side by side."""
+    """One quantity of the privacy budget of one cluster size over some rounds.
+
+    ``role`` says what the row is for; the words of the first page and the figure are made of it:
+    ``"bracket"`` is what the auditor proved for the noised part (lower and upper), ``"local"`` the
+    bound without any amplification, ``"paper"`` the paper's own formula evaluated, ``"coordinate"``
+    the budget of a single coordinate, ``"user"`` the budget of all that a user releases.
+    """
 
     cluster_size: int
     honest_users: int
@@ -148,6 +190,7 @@ class BudgetRow(_Model):
     status: str
     domain_ok: bool
     note: str
+    role: Literal["bracket", "local", "paper", "coordinate", "user", "other"] = "other"
 
 
 class UncoveredRelease(_Model):
@@ -169,11 +212,17 @@ class Claim(_Model):
 
 
 class Series(_Model):
-    """A line of a utility or clustering figure."""
+    """A line of a utility or clustering figure; ``nan`` in ``y`` is a gap (a diverged run)."""
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"x has {len(self.x)} values and y has {len(self.y)}")
+        return self
 
 
 class Utility(_Model):
@@ -191,15 +240,24 @@ class Figure(_Model):
     title: str
     alt: str
     caption: str
-    png: str
+    png: Png
 
 
 class GalleryRow(_Model):
-    """Reconstructions by one attack and view: one base64 PNG a target."""
+    """Reconstructions by one attack and view: one base64 PNG a target, ``""`` where it failed.
+
+    ``captions`` are as many as the images, or none.
+    """
 
     label: str
-    pngs: tuple[str, ...]
+    pngs: tuple[PngOrNothing, ...]
     captions: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _captions_match(self) -> Self:
+        if self.captions and len(self.captions) != len(self.pngs):
+            raise ValueError(f"{len(self.pngs)} pngs and {len(self.captions)} captions")
+        return self
 
 
 class Gallery(_Model):
@@ -211,9 +269,21 @@ class Gallery(_Model):
     targets: GalleryRow
     rows: tuple[GalleryRow, ...]
 
+    @model_validator(mode="after")
+    def _rows_match_targets(self) -> Self:
+        expected = len(self.targets.pngs)
+        for row in self.rows:
+            if len(row.pngs) != expected:
+                raise ValueError(f"row {row.label!r}: {len(row.pngs)} pngs for {expected} targets")
+        return self
+
 
 class AuditReport(_Model):
-    """A whole report; the first page is made of the verdicts, the rest stands behind it."""
+    """A whole report; the first page is made of the verdicts, the rest stands behind it.
+
+    ``budget_statements`` are the sentences on the budget for the first page; when there are none,
+    they are made of the budget rows by their ``role``.
+    """
 
     schema_version: Literal["privaudit-report/1"] = "privaudit-report/1"
     title: str
@@ -242,3 +312,4 @@ class AuditReport(_Model):
     reproduce: tuple[str, ...]
     digests: dict[str, str]
     seconds: dict[str, float]
+    budget_statements: tuple[str, ...] = ()
