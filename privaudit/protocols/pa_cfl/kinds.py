@@ -9,12 +9,14 @@ __all__ = [
     "CLIPPING_THRESHOLD",
     "CLUSTER_AGGREGATE",
     "DATASET_SIZE",
+    "FULL_UPDATE",
     "GLOBAL_AGGREGATE",
     "GLOBAL_PERMUTATION",
     "IMPORTANT_VALUES",
     "MANAGEMENT_SERVER",
     "NOISED_REMAINDER",
     "PERMUTATION_SEQUENCE",
+    "PLAIN_REMAINDER",
     "PRE_CLUSTERING",
     "REMAINDER_NORM",
     "SHUFFLED_REMAINDER",
@@ -47,3 +49,7 @@ SHUFFLED_REMAINDER: Final = "shuffled-remainder"
 CLUSTER_AGGREGATE: Final = "cluster-aggregate"
 #: AS to every user: ``values`` (d,) float32, in the same order, normalised.
 GLOBAL_AGGREGATE: Final = "global-aggregate"
+#: User to MS: ``values`` (d,) float32, only under the reference similarity ``cosine``.
+FULL_UPDATE: Final = "full-update"
+#: User to AS: ``values`` (d - k,) float32, only without protection (PA-CFL*).
+PLAIN_REMAINDER: Final = "plain-remainder"

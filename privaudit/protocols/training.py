@@ -1,0 +1,116 @@
+"""Local training of one user, the building block that every protocol and simulation shares.
+
+torch is imported when a function is called, not when this module is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.errors import ConfigurationError
+from privaudit.models import load_parameters
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["UpdateKind", "accuracy", "local_update"]
+
+UpdateKind = Literal["fedavg", "gradient"]
+
+
+def local_update(
+    model: nn.Module,
+    images: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    *,
+    parameters: npt.NDArray[np.float32],
+    learning_rate: float,
+    batch_size: int,
+    epochs: int,
+    mode: UpdateKind,
+    rng: np.random.Generator,
+) -> npt.NDArray[np.float32]:
+    """Train on one user's records and return the update that it computes.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A network whose parameters are overwritten.
+    images : ndarray of float32, shape (n, channels, height, width)
+    labels : ndarray of int64, shape (n,)
+    parameters : ndarray of float32, shape (d,)
+        Where training starts.
+    mode : {"fedavg", "gradient"}
+        ``"fedavg"``: ``(before - after) / learning_rate`` over ``epochs`` of mini-batch SGD
+        (PA-CFL, section 7). ``"gradient"``: one gradient of the mean cross entropy over all
+        records (PA-CFL, section 5.2).
+    rng : numpy.random.Generator
+        Draws the order of the records in each epoch.
+
+    Returns
+    -------
+    ndarray of float32, shape (d,)
+        It may hold non-finite values if training diverged; callers decide what that means.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no record.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    if len(labels) == 0:
+        raise ConfigurationError("local training needs at least one record, the user has none")
+    load_parameters(model, parameters)
+    model.train()
+    tensors = list(model.parameters())
+    x, y = torch.from_numpy(images), torch.from_numpy(labels)
+    if mode == "gradient":
+        gradients = torch.autograd.grad(cross_entropy(model(x), y), tensors)
+        return np.concatenate([g.reshape(-1).numpy() for g in gradients])
+    for _ in range(epochs):
+        order = torch.from_numpy(rng.permutation(len(y)))
+        for batch in order.split(batch_size):
+            gradients = torch.autograd.grad(cross_entropy(model(x[batch]), y[batch]), tensors)
+            with torch.no_grad():
+                for tensor, gradient in zip(tensors, gradients, strict=True):
+                    tensor.sub_(gradient, alpha=learning_rate)
+    after = np.concatenate([t.detach().reshape(-1).numpy() for t in tensors])
+    with np.errstate(over="ignore", invalid="ignore"):
+        update: npt.NDArray[np.float32] = (parameters - after) / np.float32(learning_rate)
+    return update
+
+
+def accuracy(
+    model: nn.Module,
+    images: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int64],
+    *,
+    parameters: npt.NDArray[np.float32],
+    calibration: npt.NDArray[np.float32],
+) -> float:
+    """Return the fraction of records that the network with these parameters classifies rightly.
+
+    Only parameters travel in the protocols. For a network with batch normalisation the running
+    statistics are estimated anew from ``calibration``, records that the user holds.
+    """
+    import torch
+    from torch import nn
+
+    load_parameters(model, parameters)
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    with torch.no_grad():
+        if norms:
+            for norm in norms:
+                norm.reset_running_stats()
+                norm.momentum = None
+            model.train()
+            for batch in torch.from_numpy(calibration).split(256):
+                model(batch)
+        model.eval()
+        guesses = [model(b).argmax(1).numpy() for b in torch.from_numpy(images).split(1024)]
+    return float(np.mean(np.concatenate(guesses) == labels))
