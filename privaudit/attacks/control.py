@@ -1,0 +1,160 @@
+"""Experiments on a view or transcript that tell what an attack's success rests on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.errors import ConfigurationError
+from privaudit.transcript import Message, Party, PartyId, Transcript, Truth, View
+
+__all__ = ["PSEUDONYM_ROLE", "deranged", "derangement", "linking_truth", "pseudonymise"]
+
+#: Role of a party that stands for a user whose identity was removed.
+PSEUDONYM_ROLE = "pseudonym"
+
+
+def derangement(n: int, *, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Draw a uniformly random permutation that leaves nothing in its place.
+
+    Drawn by rejection; a permutation is a derangement with probability about 1/e.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``n`` is less than two: then there is none.
+    """
+    if n < 2:
+        raise ConfigurationError(f"a derangement needs at least two elements, got {n}")
+    identity = np.arange(n)
+    while True:
+        order = rng.permutation(n)
+        if not (order == identity).any():
+            return order.astype(np.int64)
+
+
+def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> View:
+    """Return the view with the payloads of some kinds exchanged among their senders.
+
+    The control experiment: whoever sent what is wrong for every sender, while the payloads as a
+    whole are the same. An attack that does as well on this view reads something else than its
+    target's own messages. Within each round and kind the arrays of each sender's messages are
+    replaced by those of another, by one random derangement of the senders; ends, order and
+    metadata stay. Where a single party sent all messages of a round and kind, they are deranged
+    among the messages; a single message stays as it is.
+
+    Raises
+    ------
+    ConfigurationError
+        If no payload could be exchanged, or two senders did not send to the same receivers.
+    """
+    groups: dict[tuple[str, int | None], list[Message]] = defaultdict(list)
+    for message in view.messages:
+        groups[message.kind, message.round].append(message)
+    wanted = set(kinds)
+    swapped: dict[int, Message] = {}
+    for (kind, _), messages in groups.items():
+        if kind in wanted and len(messages) > 1:
+            swapped.update(_exchanged(messages, rng=rng))
+    if not swapped:
+        raise ConfigurationError(
+            f"nothing to derange: the view of {view.coalition} holds no two messages of one round "
+            f"and kind among {', '.join(sorted(wanted))}"
+        )
+    return replace(view, messages=tuple(swapped.get(m.seq, m) for m in view.messages))
+
+
+def _exchanged(messages: Sequence[Message], *, rng: np.random.Generator) -> dict[int, Message]:
+    senders = sorted({message.sender for message in messages})
+    if len(senders) == 1:
+        order = derangement(len(messages), rng=rng)
+        return {
+            message.seq: replace(message, arrays=messages[source].arrays)
+            for message, source in zip(messages, order, strict=True)
+        }
+    order = derangement(len(senders), rng=rng)
+    source_of = {sender: senders[source] for sender, source in zip(senders, order, strict=True)}
+    sent: dict[tuple[PartyId, PartyId], list[Message]] = defaultdict(list)
+    for message in messages:
+        sent[message.sender, message.receiver].append(message)
+    result: dict[int, Message] = {}
+    for (sender, receiver), own in sent.items():
+        others = sent.get((source_of[sender], receiver), [])
+        if len(others) != len(own):
+            raise ConfigurationError(
+                f"{own[0].kind}, round {own[0].round}: {sender} and {source_of[sender]} did not "
+                f"send the same number of messages to {receiver}, so they cannot be exchanged"
+            )
+        for message, other in zip(own, others, strict=True):
+            result[message.seq] = replace(message, arrays=other.arrays)
+    return result
+
+
+def pseudonymise(
+    transcript: Transcript, *, kind: str, round: int, rng: np.random.Generator
+) -> tuple[Transcript, Mapping[PartyId, PartyId]]:
+    """Replace the senders of one kind in one round by pseudonyms.
+
+    Each sender becomes a new party of role ``"pseudonym"``. The messages are also put in random
+    order, because users who report in a fixed order would be known by it, and lose their
+    metadata, which may name the sender.
+
+    Returns
+    -------
+    transcript : Transcript
+        The same run with pseudonymous senders.
+    users : mapping of PartyId to PartyId
+        The user behind each pseudonym: truth, to be kept from the attack.
+
+    Raises
+    ------
+    ConfigurationError
+        If no message has this kind and round, or a party sent two of them.
+    """
+    chosen = [m for m in transcript.messages if m.kind == kind and m.round == round]
+    senders = [m.sender for m in chosen]
+    if not chosen or len(set(senders)) != len(senders):
+        rounds = sorted({m.round for m in transcript.messages if m.kind == kind and m.round})
+        raise ConfigurationError(
+            f"pseudonymise needs one '{kind}' message a sender in round {round}, found "
+            f"{len(chosen)} of {len(set(senders))} senders; rounds with this kind: {rounds}"
+        )
+    names = [f"{PSEUDONYM_ROLE}-{i}" for i in range(len(chosen))]
+    source = rng.permutation(len(chosen))
+    by_slot: dict[int, Message] = {}
+    users: dict[PartyId, PartyId] = {}
+    for slot, name, index in zip(chosen, names, source, strict=True):
+        original = chosen[index]
+        users[name] = original.sender
+        by_slot[slot.seq] = replace(
+            slot,
+            sender=name,
+            receiver=original.receiver,
+            arrays=original.arrays,
+            meta=MappingProxyType({}),
+        )
+    hidden = replace(
+        transcript,
+        parties=(*transcript.parties, *(Party(name, PSEUDONYM_ROLE) for name in names)),
+        messages=tuple(by_slot.get(m.seq, m) for m in transcript.messages),
+    )
+    return hidden, MappingProxyType(users)
+
+
+def linking_truth(transcript: Transcript, users: Mapping[PartyId, PartyId]) -> Truth:
+    """Return the truth of a linking attack: ``user`` () int64 for each pseudonym.
+
+    ``user`` is the position of the user among ``transcript.ids("user")``.
+    """
+    position = {user: i for i, user in enumerate(transcript.ids("user"))}
+    return Truth(
+        {
+            name: MappingProxyType({"user": np.array(position[user], dtype=np.int64)})
+            for name, user in users.items()
+        }
+    )
