@@ -1,0 +1,258 @@
+"""One attack on one view, as a cell: a pure function of its specification, stored by content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from privaudit import __version__
+from privaudit.attacks.base import Attack, Guesses, Knowledge
+from privaudit.attacks.control import deranged
+from privaudit.errors import PrivauditError, UnmetRequirementsError
+from privaudit.scoring.estimate import Scores
+from privaudit.transcript import Coalition, Transcript, Truth
+
+__all__ = ["Cell", "CellStore", "Measurement", "ScoreTriple", "Scorer", "attack_options", "measure"]
+
+Scorer = Callable[[Guesses, Truth], Scores]
+Status = Literal["measured", "not-applicable", "failed"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """What is to be measured.
+
+    Attributes
+    ----------
+    attack : Attack
+    coalition : Coalition
+    label : str
+        The coalition in words, for example ``"AS + 1 user"``.
+    transcript : Transcript
+    digest : str
+        Digest of the recording that the transcript was read from, and of what was done to it.
+    truth : Truth
+        Goes to the scorers only.
+    knowledge : Knowledge
+    scorers : tuple of (name, Scorer, unit)
+        The first gives the headline figure.
+    setting : str
+        What a reader must know of the run, for example ``"k = 0.25 % of d"``.
+    keep_guesses : bool
+        Whether the guesses are stored too (for galleries).
+    """
+
+    attack: Attack
+    coalition: Coalition
+    label: str
+    transcript: Transcript
+    digest: str
+    truth: Truth
+    knowledge: Knowledge
+    scorers: tuple[tuple[str, Scorer, str], ...]
+    setting: str = ""
+    keep_guesses: bool = False
+    seed: int = 0
+
+    def key(self) -> str:
+        """Return the SHA-256 of everything that the result depends on."""
+        auxiliary = self.knowledge.auxiliary
+        known = hashlib.sha256()
+        if auxiliary is not None:
+            known.update(auxiliary.images.tobytes() + auxiliary.labels.tobytes())
+        if self.knowledge.parameters is not None:
+            known.update(self.knowledge.parameters.tobytes())
+        specification = {
+            "privaudit": __version__,
+            "attack": [self.attack.name, self.attack.version, attack_options(self.attack)],
+            "coalition": sorted(self.coalition.members),
+            "capabilities": sorted(self.coalition.capabilities),
+            "view": self.digest,
+            "knowledge": [repr(self.knowledge.model), known.hexdigest()],
+            "scorers": [name for name, _, _ in self.scorers],
+            "guesses": self.keep_guesses,
+            "seed": self.seed,
+        }
+        text = json.dumps(specification, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTriple:
+    """One metric of one cell: the attack's scores, the baseline's, and the control's."""
+
+    name: str
+    unit: str
+    attack: Scores
+    baseline: Scores
+    control: Scores | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """What a cell gave. One that could not run says why."""
+
+    status: Status
+    reason: str
+    triples: tuple[ScoreTriple, ...]
+    diagnostics: Mapping[str, float]
+    seconds: float
+    guesses: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def attack_options(attack: Attack) -> dict[str, Any]:
+    """Return the hyper-parameters of an attack as JSON values."""
+    if is_dataclass(attack) and not isinstance(attack, type):
+        options: dict[str, Any] = json.loads(json.dumps(asdict(attack), default=str))
+        return options
+    return {}
+
+
+def measure(cell: Cell) -> Measurement:
+    """Run attack, baseline and control, and score each.
+
+    An attack whose requirements are not met is "not-applicable", one that raises is "failed";
+    both carry the reason, so that they become rows of the report.
+    """
+    started = time.perf_counter()
+
+    def ended(status: Status, reason: str) -> Measurement:
+        return Measurement(status, reason, (), {}, time.perf_counter() - started)
+
+    try:
+        view = cell.transcript.view(cell.coalition)
+        view.require(cell.attack.requires, attack=cell.attack.name)
+        streams = np.random.default_rng([cell.seed, 3]).spawn(4)
+        knowledge = cell.knowledge
+        guesses = cell.attack.run(view, knowledge=knowledge, rng=streams[0])
+        prior = cell.attack.baseline(view, knowledge=knowledge, rng=streams[1])
+        swapped = deranged(view, kinds=cell.attack.reads, rng=streams[2])
+        control = cell.attack.run(swapped, knowledge=knowledge, rng=streams[3])
+        triples = tuple(
+            ScoreTriple(
+                name,
+                unit,
+                scorer(guesses, cell.truth),
+                scorer(prior, cell.truth),
+                scorer(control, cell.truth),
+            )
+            for name, scorer, unit in cell.scorers
+        )
+    except UnmetRequirementsError as error:
+        return ended("not-applicable", str(error))
+    except PrivauditError as error:
+        return ended("failed", str(error))
+    kept = dict(zip(guesses.target_ids, guesses.values, strict=True)) if cell.keep_guesses else {}
+    return Measurement(
+        "measured",
+        "",
+        triples,
+        dict(guesses.diagnostics),
+        time.perf_counter() - started,
+        kept,
+    )
+
+
+class CellStore:
+    """Finished cells in a folder, one JSON file each, written atomically; none is computed twice."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, cell: Cell) -> Measurement | None:
+        """Return the stored measurement of a cell, or None if there is none that can be read."""
+        path = self.folder / f"{cell.key()}.json"
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            guesses = (
+                load_file(path.with_suffix(".safetensors")) if value["guesses"] else {}
+            )
+            return Measurement(
+                value["status"],
+                value["reason"],
+                tuple(_triple_from_json(t) for t in value["triples"]),
+                value["diagnostics"],
+                value["seconds"],
+                guesses,
+            )
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+            # A cell that cannot be read is a cell to compute: its file is replaced.
+            return None
+
+    def put(self, cell: Cell, measurement: Measurement) -> None:
+        """Store a measurement; one that failed is not kept, so that it is tried again."""
+        if measurement.status == "failed":
+            return
+        path = self.folder / f"{cell.key()}.json"
+        if measurement.guesses:
+            arrays = {name: np.ascontiguousarray(a) for name, a in measurement.guesses.items()}
+            _replace(path.with_suffix(".safetensors"), save(arrays))
+        value = {
+            "status": measurement.status,
+            "reason": measurement.reason,
+            "triples": [_triple_to_json(t) for t in measurement.triples],
+            "diagnostics": dict(measurement.diagnostics),
+            "seconds": measurement.seconds,
+            "guesses": bool(measurement.guesses),
+        }
+        _replace(path, json.dumps(value).encode())
+
+    def measured(
+        self, cells: Sequence[Cell], *, done: Callable[[int, int, Cell, Measurement], None]
+    ) -> tuple[Measurement, ...]:
+        """Return the measurements of all cells, computing those that are not stored."""
+        results = []
+        for position, cell in enumerate(cells, start=1):
+            measurement = self.get(cell)
+            if measurement is None:
+                measurement = measure(cell)
+                self.put(cell, measurement)
+            results.append(measurement)
+            done(position, len(cells), cell, measurement)
+        return tuple(results)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(name, path)
+
+
+def _scores_to_json(scores: Scores | None) -> Any:
+    return None if scores is None else asdict(scores)
+
+
+def _scores_from_json(value: Any) -> Scores | None:
+    return None if value is None else Scores(**value)
+
+
+def _triple_to_json(triple: ScoreTriple) -> dict[str, Any]:
+    return {
+        "name": triple.name,
+        "unit": triple.unit,
+        "attack": _scores_to_json(triple.attack),
+        "baseline": _scores_to_json(triple.baseline),
+        "control": _scores_to_json(triple.control),
+    }
+
+
+def _triple_from_json(value: Any) -> ScoreTriple:
+    attack, baseline = _scores_from_json(value["attack"]), _scores_from_json(value["baseline"])
+    if attack is None or baseline is None:
+        raise ValueError("a stored cell lacks scores")
+    return ScoreTriple(
+        value["name"], value["unit"], attack, baseline, _scores_from_json(value["control"])
+    )

@@ -1,0 +1,101 @@
+"""Checking configurations: every wrong key or value is named, with what is allowed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from privaudit.errors import ConfigurationError, did_you_mean
+
+__all__ = ["parse_assignment", "read_toml", "validated"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validated(kind: type[M], values: Mapping[str, Any], *, where: str) -> M:
+    """Return the configuration that ``values`` describe.
+
+    Parameters
+    ----------
+    kind : subclass of pydantic.BaseModel
+    values : mapping
+    where : str
+        What is being read, for the message (a file, or the options of a protocol).
+
+    Raises
+    ------
+    ConfigurationError
+        Names each wrong key, its value, what is allowed, and for an unknown key the nearest.
+    """
+    try:
+        return kind.model_validate(dict(values))
+    except ValidationError as error:
+        problems = "; ".join(_problem(kind, dict(e)) for e in error.errors(include_url=False))
+        raise ConfigurationError(f"{where}: {problems}") from None
+
+
+def _problem(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        known = _keys_at(kind, error["loc"][:-1])
+        hint = did_you_mean(str(error["loc"][-1]), known)
+        return f"unknown key '{key}'; known are {', '.join(sorted(known))}.{hint}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if not key:
+        return message
+    return f"{key} = {error['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _keys_at(kind: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
+    current: Any = kind
+    for part in location:
+        field = getattr(current, "model_fields", {}).get(part)
+        if field is None:
+            return []
+        current = field.annotation
+    return list(getattr(current, "model_fields", {}))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be read or is not TOML.
+    """
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: not valid TOML ({error})") from None
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Split ``key=value``, reading the value as TOML and, if that fails, as text.
+
+    Examples
+    --------
+    >>> parse_assignment("epsilon0=3.5")
+    ('epsilon0', 3.5)
+    >>> parse_assignment("similarity=rbo")
+    ('similarity', 'rbo')
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no ``=``.
+    """
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise ConfigurationError(f"'{text}' is not of the form KEY=VALUE")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
