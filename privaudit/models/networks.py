@@ -86,7 +86,7 @@ def _mlp(shape: Shape, classes: int) -> nn.Module:
 def _lenet(shape: Shape, classes: int) -> nn.Module:
     """Three sigmoid convolutions of 12 channels and one linear layer: the network of DLG."""
     channels, height, width = shape
-    # A 5x5 convolution with padding 2 keeps the extent; stride 2, twice here, halves it, rounding up.
+    # With padding 2 only the two strides of 2 shrink the image; each halves it, rounding up.
     rows, columns = ((extent + 3) // 4 for extent in (height, width))
     return nn.Sequential(
         OrderedDict[str, nn.Module](
