@@ -1,0 +1,104 @@
+"""A report as sections, tables and figures: what the HTML and the Markdown have in common.
+
+Both renderers walk over the same sections, so that neither holds anything the other lacks (but
+for the images, which Markdown only names).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from privaudit.reports.model import Figure, Gallery, Verdict
+
+__all__ = ["Cell", "Column", "Headline", "Opening", "Section", "Table", "cell", "column"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table's cell: its text, the number it is sorted by, and the mark it carries.
+
+    ``mark`` is a verdict or the like: it is styled, and always written out as well.
+    """
+
+    text: str
+    sort: float | None = None
+    mark: str = ""
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column."""
+
+    name: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with its caption; the first column names the row."""
+
+    id: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    records: bool = False
+    """Whether texts are too long for columns in a terminal: one record a row there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report; ``details`` are tables that are folded away on the screen."""
+
+    id: str
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    galleries: tuple[Gallery, ...] = ()
+    details: tuple[Table, ...] = ()
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The verdict on one risk, as the first page says it."""
+
+    risk: str
+    question: str
+    verdict: Verdict
+    sentence: str
+    coalition: str
+    measured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first page, in words."""
+
+    title: str
+    byline: str
+    summary: tuple[str, ...]
+    claim: str
+    tested: str
+    notices: tuple[str, ...]
+    headlines: tuple[Headline, ...]
+    budget: tuple[str, ...]
+    claims: tuple[tuple[str, str], ...]
+    trust: tuple[str, ...]
+    not_tested: tuple[str, ...]
+    recommendations: tuple[str, ...]
+    limitations: tuple[str, ...]
+    sign_off: tuple[tuple[str, str], ...] = field(default=())
+
+
+def cell(text: str, sort: float | None = None, *, mark: str = "", code: bool = False) -> Cell:
+    """Return a cell (a short name for long lists of them)."""
+    return Cell(text, sort, mark, code)
+
+
+def column(names: Iterable[str]) -> tuple[Column, ...]:
+    """Return columns of the given names; a name that begins with ``#`` is one of numbers."""
+    return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
