@@ -1,0 +1,223 @@
+"""Which labels a user trained on, from the order of its largest updates alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.attacks.base import Guesses, Knowledge
+from privaudit.attacks.inference._simulation import TrainingParameters, simulate_users
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
+from privaudit.models import ModelSpec, classifier_rows
+from privaudit.protocols.pa_cfl import kinds
+from privaudit.transcript import Array, Capability, Message, View
+
+__all__ = ["LabelsFromPermutation"]
+
+Features = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsFromPermutation:
+    r"""Infer users' labels from their permutation sequences, which are sent in the clear.
+
+    For updates of a single record the class is read off by the reciprocal-rank rule:
+    :math:`\arg\max_c \sum_{e \in \pi \cap \text{row } c} 1 / (1 + j(e))`, where row c is the
+    class's weights and bias in the last layer and :math:`j(e)` the position of coordinate e in
+    :math:`\pi`, from 0. The gradient of that row is :math:`(p_c - 1[c = y]) h`: largest for the
+    label y wherever the network does not yet know it.
+
+    For updates of many records a ridge regression gives the label histogram. It is trained on
+    users that the adversary simulates with its own auxiliary records, the public training
+    parameters and the same starting point. Its features are :math:`1 - j(e)/k` for each
+    coordinate e of the last layer (0 if not in the sequence) and, for each class, the number of
+    its coordinates in the sequence and the sum of their :math:`1 / (1 + j)`.
+
+    Attributes
+    ----------
+    round : int or None
+        The round to attack; None for the first that the view holds.
+    simulated_users : int
+        Users to simulate for the regression; one fifth is kept to choose its penalty.
+    records : tuple of int
+        Sizes of the users' data that the adversary supposes; each simulated user has one of them.
+        A user's true size is not in the view of the management server.
+    penalties : tuple of float
+        Ridge penalties to choose from, by total variation on the simulated users kept.
+    """
+
+    round: int | None = None
+    simulated_users: int = 200
+    records: tuple[int, ...] = (32, 64, 128, 256)
+    penalties: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0)
+
+    name: ClassVar[str] = "inference/labels-from-permutation"
+    version: ClassVar[str] = "1"
+    risk: ClassVar[str] = "inference"
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.MODEL_ARCHITECTURE, Capability.AUXILIARY_DATA}
+    )
+    reads: ClassVar[tuple[str, ...]] = (kinds.PERMUTATION_SEQUENCE,)
+
+    def __post_init__(self) -> None:
+        if self.simulated_users < 5:
+            raise ConfigurationError(f"simulated_users must be >= 5, got {self.simulated_users}")
+        if not self.records or min(self.records) < 1:
+            raise ConfigurationError(f"records must be sizes from 1, got {self.records}")
+        if not self.penalties or min(self.penalties) <= 0:
+            raise ConfigurationError(f"penalties must be > 0, got {self.penalties}")
+
+    def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Infer the labels of every user outside the coalition.
+
+        Returns
+        -------
+        Guesses
+            Targets are the users. With ``single-record-updates`` values are classes, () int64,
+            and scores the share by which the best class leads; else values are histograms,
+            (classes,) float64, that sum to one, and scores their largest entries.
+
+        Raises
+        ------
+        UnmetRequirementsError
+            If the coalition lacks the model's architecture or auxiliary data; for updates of many
+            records also if it lacks the parameters or how users train.
+        ConfigurationError
+            If the view holds no permutation sequence of a user outside the coalition.
+        """
+        spec, _ = self._known(view, knowledge)
+        messages = self._messages(view)
+        sequences = [_sequence(m) for m in messages]
+        targets = tuple(m.sender for m in messages)
+        if Capability.SINGLE_RECORD_UPDATES in view.capabilities:
+            totals = np.stack([_reciprocal_ranks(s, spec) for s in sequences])
+            ordered = np.sort(totals, axis=1)
+            lead = ordered[:, -1] - ordered[:, -2]
+            scores = np.divide(lead, ordered[:, -1], out=np.zeros_like(lead), where=lead > 0)
+            classes = tuple(np.array(c, dtype=np.int64) for c in totals.argmax(axis=1))
+            return Guesses(targets, classes, scores)
+        view.require(
+            {Capability.MODEL_PARAMETERS, Capability.TRAINING_PARAMETERS}, attack=self.name
+        )
+        histograms, diagnostics = self._regress(view, sequences, spec, knowledge, rng)
+        return Guesses(
+            target_ids=targets,
+            values=tuple(histograms),
+            scores=histograms.max(axis=1),
+            diagnostics=MappingProxyType(diagnostics),
+        )
+
+    def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Guess the auxiliary records' most frequent class, or their label histogram."""
+        spec, labels = self._known(view, knowledge)
+        targets = tuple(m.sender for m in self._messages(view))
+        share = np.bincount(labels, minlength=spec.classes) / len(labels)
+        value: Array = share
+        if Capability.SINGLE_RECORD_UPDATES in view.capabilities:
+            value = np.array(share.argmax(), dtype=np.int64)
+        return Guesses(targets, tuple(value.copy() for _ in targets), np.zeros(len(targets)))
+
+    def _known(self, view: View, knowledge: Knowledge) -> tuple[ModelSpec, npt.NDArray[np.int64]]:
+        view.require(self.requires, attack=self.name)
+        if knowledge.model is None or knowledge.auxiliary is None or not len(knowledge.auxiliary):
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' is granted the model's architecture and auxiliary data, "
+                "but the declared knowledge does not hold them"
+            )
+        return knowledge.model, knowledge.auxiliary.labels
+
+    def _messages(self, view: View) -> tuple[Message, ...]:
+        rounds = view.rounds(kinds.PERMUTATION_SEQUENCE)
+        chosen = self.round if self.round is not None else next(iter(rounds), None)
+        messages = tuple(
+            m
+            for m in view.select(kinds.PERMUTATION_SEQUENCE)
+            if m.round == chosen and m.sender not in view.coalition.members
+        )
+        if not messages:
+            raise ConfigurationError(
+                f"the view of {view.coalition} holds no '{kinds.PERMUTATION_SEQUENCE}' message of "
+                f"a user outside it in round {chosen}; rounds with some: {list(rounds)}"
+            )
+        return messages
+
+    def _regress(
+        self,
+        view: View,
+        sequences: list[npt.NDArray[np.int64]],
+        spec: ModelSpec,
+        knowledge: Knowledge,
+        rng: np.random.Generator,
+    ) -> tuple[npt.NDArray[np.float64], dict[str, float]]:
+        from sklearn.linear_model import Ridge
+        from sklearn.preprocessing import StandardScaler
+
+        simulated = simulate_users(
+            self.simulated_users,
+            k=len(sequences[0]),
+            records=self.records,
+            training=TrainingParameters.of(view),
+            knowledge=knowledge,
+            rng=rng,
+        )
+        features = np.stack([_features(s, spec) for s in simulated.sequences])
+        kept = max(1, len(features) // 5)
+        scaler = StandardScaler().fit(features[kept:])
+        scaled = scaler.transform(features)
+        errors = []
+        for penalty in self.penalties:
+            model = Ridge(alpha=penalty).fit(scaled[kept:], simulated.histograms[kept:])
+            guess = _normalised(model.predict(scaled[:kept]))
+            errors.append(float(np.abs(guess - simulated.histograms[:kept]).sum(axis=1).mean() / 2))
+        penalty = self.penalties[int(np.argmin(errors))]
+        model = Ridge(alpha=penalty).fit(scaled, simulated.histograms)
+        attacked = scaler.transform(np.stack([_features(s, spec) for s in sequences]))
+        diagnostics = {
+            "ridge-penalty": penalty,
+            "simulated-users": float(len(features)),
+            "total-variation-on-simulated-users": min(errors),
+        }
+        return _normalised(model.predict(attacked)), diagnostics
+
+
+def _sequence(message: Message) -> npt.NDArray[np.int64]:
+    return message.arrays["indices"].astype(np.int64)
+
+
+def _last_layer(
+    sequence: npt.NDArray[np.int64], spec: ModelSpec
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return position in the sequence, class, and input (``features`` for the bias) of entries."""
+    weight_offset, bias_offset, width = classifier_rows(spec)
+    position = np.flatnonzero((sequence >= weight_offset) & (sequence < bias_offset + spec.classes))
+    coordinate = sequence[position]
+    bias = coordinate >= bias_offset
+    row = np.where(bias, coordinate - bias_offset, (coordinate - weight_offset) // width)
+    column = np.where(bias, width, (coordinate - weight_offset) % width)
+    return position, row, column
+
+
+def _reciprocal_ranks(sequence: npt.NDArray[np.int64], spec: ModelSpec) -> Features:
+    position, row, _ = _last_layer(sequence, spec)
+    totals = np.bincount(row, weights=1.0 / (1.0 + position), minlength=spec.classes)
+    return totals.astype(np.float64)
+
+
+def _features(sequence: npt.NDArray[np.int64], spec: ModelSpec) -> Features:
+    position, row, column = _last_layer(sequence, spec)
+    height = np.zeros((spec.classes, classifier_rows(spec).features + 1))
+    height[row, column] = 1.0 - position / len(sequence)
+    count = np.bincount(row, minlength=spec.classes)
+    return np.concatenate([height.ravel(), count, _reciprocal_ranks(sequence, spec)])
+
+
+def _normalised(histograms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Clip at zero and make each row sum to one; a row without a positive entry is uniform."""
+    clipped = np.clip(histograms, 0.0, None)
+    clipped[clipped.sum(axis=1) == 0] = 1.0
+    result: Features = clipped / clipped.sum(axis=1, keepdims=True)
+    return result
