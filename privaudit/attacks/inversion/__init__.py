@@ -1,0 +1,18 @@
+"""Gradient inversion: records from what users send of their gradients."""
+
+from privaudit.attacks.inversion.partial import (
+    SortedValueMatching,
+    TopKMatching,
+    ZeroFillMatching,
+)
+from privaudit.attacks.inversion.ranks import RankProfileMatching
+from privaudit.attacks.inversion.whole import CosineInversion, DeepLeakage
+
+__all__ = [
+    "CosineInversion",
+    "DeepLeakage",
+    "RankProfileMatching",
+    "SortedValueMatching",
+    "TopKMatching",
+    "ZeroFillMatching",
+]

@@ -1,0 +1,136 @@
+"""What a dummy update's gradient is compared with; every objective is zero at a perfect match.
+
+An objective is made for a set of *jobs*: ``rows[j]`` is the target that job ``j`` attacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from privaudit.attacks.inversion._gradients import UpdateGradients
+
+__all__ = [
+    "Objective",
+    "ObjectiveMaker",
+    "cosine",
+    "masked_cosine",
+    "profile_cosine",
+    "relative_squared",
+    "sorted_values",
+    "total_variation",
+]
+
+#: Maps gradients of R updates to R losses.
+Objective: TypeAlias = Callable[[UpdateGradients], Tensor]
+#: Makes the objective of the jobs whose targets are ``rows``.
+ObjectiveMaker: TypeAlias = Callable[[Tensor], Objective]
+
+_TINY = 1e-12
+
+
+def _one_minus_cosine(product: Tensor, squared: Tensor, target_norm: Tensor) -> Tensor:
+    return 1 - product / (squared.clamp_min(_TINY**2).sqrt() * target_norm.clamp_min(_TINY))
+
+
+def cosine(targets: Tensor) -> ObjectiveMaker:
+    """One minus the cosine with whole gradients (N, d); Geiping et al. 2020."""
+    norms = targets.norm(dim=1)
+
+    def make(rows: Tensor) -> Objective:
+        wanted, norm = targets[rows], norms[rows]
+        return lambda g: _one_minus_cosine(g.dot(wanted), g.squared_norm(), norm)
+
+    return make
+
+
+def relative_squared(targets: Tensor) -> ObjectiveMaker:
+    """Squared distance to whole gradients (N, d) over their squared norm; Zhu et al. 2019."""
+
+    def make(rows: Tensor) -> Objective:
+        wanted = targets[rows]
+        scale = wanted.square().sum(1).clamp_min(_TINY)
+        # From differences, not from |g|^2 - 2<g, t> + |t|^2, which loses all digits near zero.
+        return lambda g: (g.flat() - wanted).square().sum(1) / scale
+
+    return make
+
+
+def masked_cosine(indices: Tensor, values: Tensor) -> ObjectiveMaker:
+    """One minus the cosine over the known coordinates only (N, k); the others are free."""
+    norms = values.norm(dim=1)
+
+    def make(rows: Tensor) -> Objective:
+        where, wanted, norm = indices[rows], values[rows], norms[rows]
+
+        def objective(gradients: UpdateGradients) -> Tensor:
+            seen = gradients.gather(where)
+            return _one_minus_cosine((seen * wanted).sum(1), seen.square().sum(1), norm)
+
+        return objective
+
+    return make
+
+
+def sorted_values(values: Tensor) -> ObjectiveMaker:
+    """Compare sorted values: the dummy's k largest by magnitude with the k observed ones (N, k).
+
+    Squared distance of the two sorted sequences over the squared norm of the observed one, which
+    is the one-dimensional optimal-transport cost between the two sets.
+    """
+    ordered = values.sort(dim=1).values
+    count = values.shape[1]
+
+    def make(rows: Tensor) -> Objective:
+        wanted = ordered[rows]
+        scale = wanted.square().sum(1).clamp_min(_TINY)
+
+        def objective(gradients: UpdateGradients) -> Tensor:
+            flat = gradients.flat()
+            top = flat.abs().topk(count, dim=1, sorted=False).indices
+            seen = flat.gather(1, top).sort(dim=1).values
+            return (seen - wanted).square().sum(1) / scale
+
+        return objective
+
+    return make
+
+
+def profile_cosine(indices: Tensor, signs: Tensor, profile: Tensor) -> ObjectiveMaker:
+    """One minus the cosine of sign-corrected entries with a magnitude profile.
+
+    Parameters
+    ----------
+    indices : Tensor of int64, shape (N, k)
+        Coordinates of each target, largest magnitude first.
+    signs : Tensor, shape (N, k)
+        +1 or -1 where the sign of the entry is known, 0 where its magnitude is compared.
+    profile : Tensor, shape (k,)
+        Expected magnitude at each rank.
+    """
+    norm = profile.norm()
+
+    def make(rows: Tensor) -> Objective:
+        where, sign = indices[rows], signs[rows]
+
+        def objective(gradients: UpdateGradients) -> Tensor:
+            seen = gradients.gather(where)
+            compared = torch.where(sign == 0, seen.abs(), seen * sign)
+            return _one_minus_cosine((compared * profile).sum(1), seen.square().sum(1), norm)
+
+        return objective
+
+    return make
+
+
+def total_variation(images: Tensor) -> Tensor:
+    """Mean absolute difference of neighbouring pixels, any number of channels; shape (n,)."""
+    total = images.new_zeros(len(images))
+    if images.shape[2] > 1:
+        total = total + (images[:, :, 1:] - images[:, :, :-1]).abs().mean((1, 2, 3))
+    if images.shape[3] > 1:
+        total = total + (images[..., 1:] - images[..., :-1]).abs().mean((1, 2, 3))
+    return total

@@ -1,0 +1,261 @@
+"""What the attacks read from a view: vectors of each user, checked, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.attacks.base import Knowledge
+from privaudit.attacks.inversion._options import MatchingOptions
+from privaudit.datasets.base import LabelledImages
+from privaudit.errors import InvalidDataError, UnmetRequirementsError
+from privaudit.models.spec import ModelSpec
+from privaudit.protocols.baselines.kinds import UPDATE
+from privaudit.protocols.pa_cfl.kinds import (
+    GLOBAL_PERMUTATION,
+    IMPORTANT_VALUES,
+    PERMUTATION_SEQUENCE,
+)
+from privaudit.transcript import Array, Capability, Message, View
+
+__all__ = [
+    "PartialUpdates",
+    "auxiliary_records",
+    "check_dimension",
+    "declared_model",
+    "granted_auxiliary",
+    "important_values",
+    "largest_of",
+    "permutation_sequences",
+    "target_ids",
+    "updates",
+]
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartialUpdates:
+    """Some entries of each user's update.
+
+    Attributes
+    ----------
+    users : tuple of str
+    values : ndarray of float32, shape (users, k)
+    indices : ndarray of int64, shape (users, k), or None
+        The coordinate of each value; None when the view does not tell it.
+    """
+
+    users: tuple[str, ...]
+    values: Float32
+    indices: Int64 | None
+
+
+def declared_model(knowledge: Knowledge, *, attack: str) -> tuple[ModelSpec, Float32]:
+    """Return architecture and parameters, or say which of them was not declared.
+
+    Raises
+    ------
+    UnmetRequirementsError
+        If either is absent.
+    """
+    if knowledge.model is None or knowledge.parameters is None:
+        absent = "model" if knowledge.model is None else "parameters"
+        raise UnmetRequirementsError(
+            f"attack '{attack}' needs knowledge.{absent}, which was not declared; give the "
+            f"{'architecture' if absent == 'model' else 'parameters of the attacked round'}"
+        )
+    return knowledge.model, knowledge.parameters
+
+
+def auxiliary_records(view: View, knowledge: Knowledge, *, attack: str, why: str) -> LabelledImages:
+    """Return the auxiliary records, which must be both granted and declared.
+
+    Raises
+    ------
+    UnmetRequirementsError
+        If the threat model does not grant auxiliary data or none were declared.
+    """
+    view.require({Capability.AUXILIARY_DATA}, attack=attack)
+    if knowledge.auxiliary is None or len(knowledge.auxiliary) == 0:
+        raise UnmetRequirementsError(
+            f"attack '{attack}' needs knowledge.auxiliary for {why}, and none was declared"
+        )
+    return knowledge.auxiliary
+
+
+def granted_auxiliary(
+    view: View, knowledge: Knowledge, *, options: MatchingOptions, attack: str
+) -> LabelledImages | None:
+    """Return auxiliary records if they are granted and declared; raise if the options need them."""
+    if options.init == "class-mean" or options.prior == "pca":
+        why = "its start" if options.init == "class-mean" else "its prior"
+        return auxiliary_records(view, knowledge, attack=attack, why=why)
+    granted = Capability.AUXILIARY_DATA in view.capabilities
+    declared = knowledge.auxiliary is not None and len(knowledge.auxiliary) > 0
+    return knowledge.auxiliary if granted and declared else None
+
+
+def check_dimension(found: int, expected: int, *, what: str) -> None:
+    """Raise InvalidDataError unless a vector is as long as the model has parameters."""
+    if found != expected:
+        raise InvalidDataError(
+            f"{what} has {found} entries and the declared model has {expected} parameters; "
+            "declare the model that the users trained"
+        )
+
+
+def _first_round(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Messages of the earliest round: the declared parameters are those of one round."""
+    rounds = [m.round for m in messages if m.round is not None]
+    return tuple(m for m in messages if m.round == min(rounds)) if rounds else messages
+
+
+def _by_user(view: View, kind: str, *, attack: str) -> dict[str, Message]:
+    """One message of a kind from each sender outside the coalition, in order of sending.
+
+    Raises
+    ------
+    UnmetRequirementsError
+        If the view holds none.
+    InvalidDataError
+        If a user sent two in one round.
+    """
+    messages = _first_round(view.select(kind))
+    found: dict[str, Message] = {}
+    for message in messages:
+        if message.sender in view.coalition.members:
+            continue
+        if message.sender in found:
+            raise InvalidDataError(
+                f"'{message.sender}' sent '{kind}' twice in round {message.round} (messages "
+                f"{found[message.sender].seq} and {message.seq}); one a round is expected"
+            )
+        found[message.sender] = message
+    if not found:
+        raise UnmetRequirementsError(
+            f"attack '{attack}' reads '{kind}', and {view.coalition} saw no such message from "
+            "a user outside it"
+        )
+    return found
+
+
+def _vector(message: Message, name: str) -> Array:
+    if name not in message.arrays:
+        raise InvalidDataError(
+            f"message {message.seq} ('{message.kind}' from '{message.sender}') has no array "
+            f"'{name}'; it holds {sorted(message.arrays)}"
+        )
+    array = message.arrays[name]
+    if array.ndim != 1 or array.size == 0:
+        raise InvalidDataError(
+            f"'{name}' of message {message.seq} ('{message.kind}' from '{message.sender}') must "
+            f"be a vector that is not empty, got shape {array.shape}"
+        )
+    return array
+
+
+def _stack(messages: dict[str, Message], name: str) -> Array:
+    vectors = [_vector(message, name) for message in messages.values()]
+    lengths = sorted({len(vector) for vector in vectors})
+    if len(lengths) > 1:
+        kind = next(iter(messages.values())).kind
+        raise InvalidDataError(f"'{name}' of '{kind}' differs in length among users: {lengths}")
+    return np.stack(vectors)
+
+
+def _values(messages: dict[str, Message]) -> Float32:
+    for message in messages.values():
+        finite = np.isfinite(_vector(message, "values"))
+        if not finite.all():
+            raise InvalidDataError(
+                f"message {message.seq} ('{message.kind}' from '{message.sender}'): "
+                f"{int((~finite).sum())} of {finite.size} values are not finite"
+            )
+    return _stack(messages, "values").astype(np.float32)
+
+
+def _coordinates(message: Message, dimension: int) -> Int64:
+    indices = _vector(message, "indices")
+    valid = (
+        np.issubdtype(indices.dtype, np.integer)
+        and bool((indices >= 0).all())
+        and bool((indices < dimension).all())
+        and len(np.unique(indices)) == len(indices)
+    )
+    if not valid:
+        raise InvalidDataError(
+            f"'indices' of message {message.seq} ('{message.kind}' from '{message.sender}') must "
+            f"be distinct integers in [0, {dimension}), the coordinates of the declared model"
+        )
+    return indices.astype(np.int64)
+
+
+def updates(view: View, *, dimension: int, attack: str) -> PartialUpdates:
+    """Return whole updates (N, d) that users sent in the clear; ``indices`` is None."""
+    messages = _by_user(view, UPDATE, attack=attack)
+    values = _values(messages)
+    check_dimension(values.shape[1], dimension, what=f"'{UPDATE}'")
+    return PartialUpdates(tuple(messages), values, None)
+
+
+def largest_of(whole: PartialUpdates, *, fraction: float) -> PartialUpdates:
+    """Return the ``floor(fraction * d)`` (at least one) largest entries of whole updates."""
+    count = max(1, int(fraction * whole.values.shape[1]))
+    # A stable sort breaks ties by coordinate, as users of PA-CFL do.
+    order = np.argsort(-np.abs(whole.values), axis=1, kind="stable")[:, :count]
+    return PartialUpdates(whole.users, np.take_along_axis(whole.values, order, 1), order)
+
+
+def important_values(view: View, *, dimension: int, attack: str, placed: bool) -> PartialUpdates:
+    """Return the important values of PA-CFL and, if asked, the coordinates that pi^g gives them.
+
+    Raises
+    ------
+    UnmetRequirementsError
+        If no member of the coalition saw the values, or pi^g when ``placed``.
+    InvalidDataError
+        If values or coordinates are malformed.
+    """
+    messages = _by_user(view, IMPORTANT_VALUES, attack=attack)
+    values = _values(messages)
+    if not placed:
+        if values.shape[1] > dimension:
+            check_dimension(values.shape[1], dimension, what=f"'{IMPORTANT_VALUES}'")
+        return PartialUpdates(tuple(messages), values, None)
+    sequences = _first_round(view.select(GLOBAL_PERMUTATION))
+    if not sequences:
+        raise UnmetRequirementsError(
+            f"attack '{attack}' needs '{GLOBAL_PERMUTATION}' to place the values, and "
+            f"{view.coalition} did not see it; add one user to the coalition"
+        )
+    order = _coordinates(sequences[0], dimension)
+    for message in sequences[1:]:
+        if not np.array_equal(_vector(message, "indices"), order):
+            raise InvalidDataError(
+                f"'{GLOBAL_PERMUTATION}' differs between messages {sequences[0].seq} and "
+                f"{message.seq} of one round"
+            )
+    if len(order) != values.shape[1]:
+        raise InvalidDataError(
+            f"'{GLOBAL_PERMUTATION}' places {len(order)} values and users sent {values.shape[1]}"
+        )
+    return PartialUpdates(tuple(messages), values, np.tile(order, (len(values), 1)))
+
+
+def permutation_sequences(
+    view: View, *, dimension: int, attack: str
+) -> tuple[tuple[str, ...], Int64]:
+    """Return users and their permutation sequences (N, k), largest magnitude first."""
+    messages = _by_user(view, PERMUTATION_SEQUENCE, attack=attack)
+    for message in messages.values():
+        _coordinates(message, dimension)
+    return tuple(messages), _stack(messages, "indices").astype(np.int64)
+
+
+def target_ids(view: View, kind: str, *, attack: str) -> tuple[str, ...]:
+    """Return the users that an attack on messages of one kind has as targets."""
+    return tuple(_by_user(view, kind, attack=attack))

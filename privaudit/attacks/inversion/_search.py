@@ -1,0 +1,162 @@
+"""From checked observations to guesses: the search that all matching attacks share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from privaudit.attacks.base import Guesses
+from privaudit.attacks.inversion._gradients import GradientEngine
+from privaudit.attacks.inversion._labels import one_hot
+from privaudit.attacks.inversion._objectives import ObjectiveMaker
+from privaudit.attacks.inversion._optimise import AdamSettings, adam, best_of
+from privaudit.attacks.inversion._options import MatchingOptions
+from privaudit.attacks.inversion._priors import Pixels, PrincipalComponents, Prior, class_means
+from privaudit.datasets.base import LabelledImages
+from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.models import ModelSpec, build, load_parameters, parameter_count
+
+__all__ = ["as_guesses", "engine_for", "probe_images", "search", "single_thread", "tensor"]
+
+Float32 = npt.NDArray[np.float32]
+Int64 = npt.NDArray[np.int64]
+
+_UNIFORM_PROBES = 4
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Run torch on one CPU thread and restore the number afterwards.
+
+    The attacks' operations are small; on shared machines more threads make them slower, and sums
+    would depend on their number.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def engine_for(
+    spec: ModelSpec,
+    parameters: Float32,
+    *,
+    batch_norm: str,
+    device: str,
+    dtype: torch.dtype = torch.float32,
+) -> GradientEngine:
+    """Build the declared model at the declared parameters.
+
+    Raises
+    ------
+    ConfigurationError
+        If the device is not there.
+    InvalidDataError
+        If the parameters are not finite or not as many as the model's.
+    """
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigurationError(f"device '{device}' is not available here; use 'cpu'")
+    count = parameter_count(spec)
+    if parameters.shape != (count,) or not np.isfinite(parameters).all():
+        raise InvalidDataError(
+            f"knowledge.parameters must be {count} finite numbers, the parameters of "
+            f"'{spec.name}', got shape {parameters.shape}"
+            f"{'' if np.isfinite(parameters).all() else ' with values that are not finite'}"
+        )
+    model = build(spec, seed=0)
+    load_parameters(model, parameters)
+    return GradientEngine(
+        model.to(device=device, dtype=dtype),
+        input_shape=spec.input_shape,
+        classes=spec.classes,
+        batch_norm=batch_norm,
+    )
+
+
+def tensor(array: npt.NDArray[np.generic], engine: GradientEngine) -> Tensor:
+    """Return an array on the engine's device; floats in its precision, integers as they are."""
+    copied = torch.from_numpy(np.array(array, order="C"))
+    if copied.is_floating_point():
+        return copied.to(engine.device, engine.dtype)
+    return copied.to(engine.device)
+
+
+def probe_images(
+    engine: GradientEngine, auxiliary: LabelledImages | None, rng: np.random.Generator
+) -> Float32:
+    """Return images to try with each label (classes, n, ...): class means, or uniform noise."""
+    if auxiliary is not None:
+        return class_means(auxiliary, engine.classes)[:, None]
+    noise = rng.random((_UNIFORM_PROBES, *engine.input_shape), dtype=np.float32)
+    return np.repeat(noise[None], engine.classes, axis=0)
+
+
+def search(
+    engine: GradientEngine,
+    make: ObjectiveMaker,
+    labels: Int64,
+    *,
+    options: MatchingOptions,
+    auxiliary: LabelledImages | None,
+    rng: np.random.Generator,
+    signed: bool = False,
+) -> tuple[Tensor, Tensor, int]:
+    """Return best image and loss of each target, and how many gradients were evaluated.
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (targets,)
+    auxiliary : LabelledImages or None
+        The records that the adversary may use; must be there if start or prior needs them.
+    """
+    count, restarts = len(labels), options.restarts
+    first = rng.random((count, restarts, *engine.input_shape), dtype=np.float32)
+    if options.init == "class-mean" or (options.init == "auto" and auxiliary is not None):
+        assert auxiliary is not None
+        first[:, 0] = class_means(auxiliary, engine.classes)[labels]
+    prior: Prior = Pixels()
+    if options.prior == "pca":
+        assert auxiliary is not None
+        prior = PrincipalComponents.fit(
+            auxiliary, components=options.components, dtype=engine.dtype, device=engine.device
+        )
+    rows = torch.arange(count, device=engine.device).repeat_interleave(restarts)
+    outcome = adam(
+        make,
+        engine,
+        prior,
+        rows=rows,
+        first=tensor(first.reshape(-1, *engine.input_shape), engine),
+        labels=one_hot(labels, engine)[rows],
+        settings=AdamSettings(
+            iterations=options.iterations,
+            learning_rate=options.learning_rate,
+            total_variation=options.total_variation,
+            signed=signed,
+        ),
+    )
+    images, losses = best_of(outcome, targets=count)
+    return images, losses, outcome.evaluations
+
+
+def as_guesses(users: tuple[str, ...], images: Tensor, losses: Tensor, evaluations: int) -> Guesses:
+    """Return images, clamped to [0, 1], as guesses scored by their negative loss."""
+    clamped = images.detach().clamp(0, 1).to("cpu", torch.float32).numpy()
+    loss = losses.detach().to("cpu", torch.float64).numpy()
+    return Guesses(
+        target_ids=users,
+        values=tuple(np.ascontiguousarray(image) for image in clamped),
+        scores=-loss,
+        diagnostics={
+            "mean loss": float(loss.mean()),
+            "largest loss": float(loss.max()),
+            "evaluations": float(evaluations),
+        },
+    )

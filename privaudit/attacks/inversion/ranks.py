@@ -1,0 +1,99 @@
+"""Inversion from ranks alone, as PA-CFL's management server sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from privaudit.attacks.base import Guesses, Knowledge
+from privaudit.attacks.inversion._baseline import prior_guesses
+from privaudit.attacks.inversion._observations import (
+    auxiliary_records,
+    declared_model,
+    permutation_sequences,
+    target_ids,
+)
+from privaudit.attacks.inversion._options import MatchingOptions
+from privaudit.errors import ConfigurationError
+from privaudit.protocols.pa_cfl.kinds import PERMUTATION_SEQUENCE
+from privaudit.transcript import Capability, View
+
+__all__ = ["RankProfileMatching"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProfileMatching(MatchingOptions):
+    """Reconstruct from a permutation sequence: coordinates by rank, no value at all.
+
+    A rank tells nearly a magnitude: sorted magnitudes of gradients look alike. The profile
+    ``m(r)`` is the median of the auxiliary records' sorted, normalised top-k magnitudes. The label
+    is that of the classifier row with the largest sum of ``1 / (1 + rank)``, and gives the signs
+    of the classifier's entries (negative in the label's row only). Then
+    ``x* = argmin 1 - cos(s * grad loss(theta, x, y)[pi], m) + w TV(x)``, where entries of other
+    layers are compared by magnitude.
+
+    PA-CFL's figure 10(c) concludes that ranks do not suffice; for updates of one record they do.
+
+    Attributes
+    ----------
+    profile_records : int
+        Auxiliary records from which the profile is taken, at most.
+    """
+
+    name: ClassVar[str] = "inversion/rank-profile"
+    version: ClassVar[str] = "1"
+    risk: ClassVar[str] = "reconstruction"
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            Capability.MODEL_ARCHITECTURE,
+            Capability.MODEL_PARAMETERS,
+            Capability.SINGLE_LOCAL_STEP,
+            Capability.SINGLE_RECORD_UPDATES,
+            Capability.AUXILIARY_DATA,
+        }
+    )
+    reads: ClassVar[tuple[str, ...]] = (PERMUTATION_SEQUENCE,)
+
+    init: Literal["auto", "uniform", "class-mean"] = "class-mean"
+    total_variation: float = 0.03
+    profile_records: int = 200
+
+    def __post_init__(self) -> None:
+        MatchingOptions.__post_init__(self)
+        if self.profile_records < 1:
+            raise ConfigurationError(
+                f"profile_records must be at least 1, got {self.profile_records}"
+            )
+
+    def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Reconstruct the record behind every permutation sequence.
+
+        Raises
+        ------
+        UnmetRequirementsError
+            If a capability, declared knowledge, or every sequence is missing.
+        InvalidDataError
+            If a sequence does not hold distinct coordinates of the model.
+        """
+        view.require(self.requires, attack=self.name)
+        _, parameters = declared_model(knowledge, attack=self.name)
+        auxiliary = auxiliary_records(view, knowledge, attack=self.name, why="its profile")
+        users, indices = permutation_sequences(view, dimension=len(parameters), attack=self.name)
+        from privaudit.attacks.inversion._partial import match_ranks
+
+        return match_ranks(
+            self,
+            knowledge,
+            users,
+            indices,
+            auxiliary,
+            profile_records=self.profile_records,
+            rng=rng,
+        )
+
+    def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Guess the mean auxiliary image for the same targets."""
+        users = target_ids(view, PERMUTATION_SEQUENCE, attack=self.name)
+        return prior_guesses(view, users, knowledge=knowledge, attack=self.name)
