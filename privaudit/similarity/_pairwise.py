@@ -146,19 +146,23 @@ def _fastdtw_kernel(values: npt.NDArray[np.int64], radius: int) -> _Kernel:
 
 def _overlaps(values: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> Callable[..., Any]:
     """Return a function of (first, second) that gives (shared indices, their total weight)."""
-    from privaudit.similarity._rank_kernel import overlap_pairs
+    from privaudit.similarity._rank_kernel import BLOCK, overlap_pairs
 
     ranks = np.argsort(values, axis=1, kind="stable")
     in_order = np.take_along_axis(values, ranks, axis=1)
     check_distinct(in_order, "sequences")
-    universe = np.unique(in_order)
-    items = np.searchsorted(universe, in_order).astype(np.int32)
+    items = in_order
+    if items.max() >= BLOCK * values.shape[1]:  # more blocks than items in a row: close the gaps
+        _, items = np.unique(items, return_inverse=True)
+    items = items.astype(np.int32)
     ranks = ranks.astype(np.int32)
+    edges = np.arange(0, int(items.max()) + 1 + BLOCK, BLOCK)
+    starts = np.array([np.searchsorted(row, edges) for row in items])
 
     def overlaps(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> Any:
-        common = np.empty(len(first), dtype=np.int64)
-        weighted = np.empty(len(first), dtype=np.int64)
-        overlap_pairs(items, ranks, len(universe), weights, first, second, common, weighted)
+        common = np.zeros(len(first), dtype=np.int64)
+        weighted = np.zeros(len(first), dtype=np.int64)
+        overlap_pairs(items, ranks, starts, weights, first, second, common, weighted)
         return common, weighted
 
     return overlaps
