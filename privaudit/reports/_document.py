@@ -7,11 +7,22 @@ for the images, which Markdown only names).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from privaudit.reports.model import Figure, Gallery, Verdict
 
-__all__ = ["Cell", "Column", "Headline", "Opening", "Section", "Table", "cell", "column"]
+__all__ = [
+    "Cell",
+    "Column",
+    "Headline",
+    "Measured",
+    "Opening",
+    "Section",
+    "Table",
+    "cell",
+    "column",
+    "condensed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """A finding on the first page: average, what guessing reaches, and the worst affected."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Headline:
     """The verdict on one risk, as the first page says it."""
 
@@ -71,7 +90,7 @@ class Headline:
     verdict: Verdict
     sentence: str
     coalition: str
-    measured: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +104,7 @@ class Opening:
     tested: str
     notices: tuple[str, ...]
     headlines: tuple[Headline, ...]
+    ranges: str
     budget: tuple[str, ...]
     claims: tuple[tuple[str, str], ...]
     trust: tuple[str, ...]
@@ -102,3 +122,26 @@ def cell(text: str, sort: float | None = None, *, mark: str = "", code: bool = F
 def column(names: Iterable[str]) -> tuple[Column, ...]:
     """Return columns of the given names; a name that begins with ``#`` is one of numbers."""
     return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
+
+
+def condensed(table: Table, *, constant: Iterable[str]) -> Table:
+    """Return ``table`` without empty columns; of the ``constant`` ones, say the value once.
+
+    A column named in ``constant`` that holds one text in every row moves into the note.
+    """
+    kept, said = [], []
+    for index, head in enumerate(table.columns):
+        texts = {row[index].text for row in table.rows}
+        if texts == {""}:
+            continue
+        if head.name in constant and len(texts) == 1 and len(table.rows) > 1:
+            said.append(f"{head.name}: {texts.pop()}")
+        else:
+            kept.append(index)
+    note = f"The same in every row: {'; '.join(said)}." if said else ""
+    return replace(
+        table,
+        columns=tuple(table.columns[index] for index in kept),
+        rows=tuple(tuple(row[index] for index in kept) for row in table.rows),
+        note=f"{note} {table.note}".strip(),
+    )

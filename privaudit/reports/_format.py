@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from typing import Final
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -20,14 +22,22 @@ __all__ = [
     "percent",
     "plural",
     "quantity",
+    "setting",
     "short_integer",
+    "span",
     "value_of",
     "visible",
 ]
 
 #: Keeps a number and its unit on one line.
 SPACE: Final = "\N{NO-BREAK SPACE}"
+_TIMES: Final = f"{SPACE}×{SPACE}"
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_ROUNDING: Final[Mapping[str, str]] = {
+    "nearest": ROUND_HALF_EVEN,
+    "above": ROUND_CEILING,
+    "below": ROUND_FLOOR,
+}
 #: Above this, a number is written with a power of ten.
 _LARGE: Final = 1e4
 _SMALL: Final = 1e-3
@@ -35,13 +45,19 @@ _SMALL: Final = 1e-3
 _BIDIRECTIONAL: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, *, toward: Literal["nearest", "above", "below"] = "nearest") -> str:
     """Return ``value`` with three significant digits.
+
+    A bound is rounded ``toward`` its safe side: an upper bound above, a lower bound below.
 
     Examples
     --------
-    >>> [number(x) for x in (0.98765, 21.04, 272800.0, 1e-5, float("inf"), float("nan"), None)]
-    ['0.988', '21.0', '2.73 × 10⁵', '1.00 × 10⁻⁵', '∞', 'not finite', '–']
+    >>> [number(x) for x in (0.98765, 21.04, float("inf"), float("nan"), None)]
+    ['0.988', '21.0', '∞', 'not finite', '–']
+    >>> number(272800.0).replace(SPACE, " ")
+    '2.73 × 10⁵'
+    >>> number(2.231), number(2.231, toward="above")
+    ('2.23', '2.24')
     """
     if value is None:
         return "–"
@@ -51,13 +67,30 @@ def number(value: float | None) -> str:
         return "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
-    sign = "−" if value < 0 else ""
-    size = float(f"{abs(value):.2e}")
-    exponent = math.floor(math.log10(size))
+    rounded = Context(prec=3, rounding=_ROUNDING[toward]).create_decimal(repr(float(value)))
+    sign, size, exponent = "−" if value < 0 else "", abs(rounded), rounded.adjusted()
     if _SMALL <= size < _LARGE:
         return f"{sign}{size:.{max(0, 2 - exponent)}f}"
-    mantissa, _, power = f"{size:.2e}".partition("e")
-    return f"{sign}{mantissa} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
+    return f"{sign}{size.scaleb(-exponent):.2f}{_TIMES}{_power_of_ten(exponent)}"
+
+
+def _power_of_ten(exponent: int) -> str:
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def setting(value: float) -> str:
+    """Return a number that was set rather than measured, without padding zeros.
+
+    Examples
+    --------
+    >>> [setting(x).replace(SPACE, " ") for x in (1.0, 0.5, 1e-5, 2.5e-06)]
+    ['1', '0.5', '10⁻⁵', '2.5 × 10⁻⁶']
+    """
+    if not math.isfinite(value) or value == 0 or _SMALL <= abs(value) < _LARGE:
+        return f"{value:g}" if math.isfinite(value) else number(value)
+    mantissa, _, exponent = f"{value:.5e}".partition("e")
+    power, factor = _power_of_ten(int(exponent)), f"{float(mantissa):g}"
+    return power if factor == "1" else f"{factor}{_TIMES}{power}"
 
 
 def integer(value: int) -> str:
@@ -109,12 +142,27 @@ def interval(value: float, low: float, high: float, unit: str) -> str:
     Examples
     --------
     >>> interval(0.9, 0.8, 1.0, "proportion").replace(SPACE, " ")
-    '90.0 % [80.0 %, 100 %]'
+    '90.0 [80.0, 100] %'
     """
-    if unit == "proportion":
-        return f"{percent(value)} [{percent(low)}, {percent(high)}]"
-    inner = f"{number(value)} [{number(low)}, {number(high)}]"
-    return f"{inner}{SPACE}{unit}" if unit else inner
+    if not any(map(math.isfinite, (value, low, high))):
+        return number(value)
+    shown, ends = _bare(value, unit), span(low, high, unit, separator=f",{SPACE}")
+    return f"{shown} [{ends}]{_suffix(unit)}"
+
+
+def span(low: float, high: float, unit: str, *, separator: str = " to ") -> str:
+    """Return the two ends of a range without their unit, which is written once behind both."""
+    return f"{_bare(low, unit)}{separator}{_bare(high, unit)}"
+
+
+def _bare(value: float, unit: str) -> str:
+    return percent(value).removesuffix(_suffix(unit)) if unit == "proportion" else number(value)
+
+
+def _suffix(unit: str) -> str:
+    if not unit:
+        return ""
+    return f"{SPACE}%" if unit == "proportion" else f"{SPACE}{unit}"
 
 
 def duration(seconds: float) -> str:
@@ -164,10 +212,7 @@ def odds(epsilon: float) -> str:
         return "no bound at all"
     if epsilon <= math.log(1000):
         return f"the odds of any conclusion about a user change by a factor of {_factor(epsilon)}"
-    return (
-        "the odds of a conclusion about a user may change by a factor of more than 1,000, "
-        "which in practice promises little"
-    )
+    return "this allows the odds of a conclusion about a user to change by more than 1,000 times"
 
 
 def _factor(epsilon: float) -> str:

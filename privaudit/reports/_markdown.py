@@ -67,7 +67,7 @@ def _wrapped(text: str, *, first: str = "", rest: str = "") -> str:
 
 
 def _paragraph(text: str) -> str:
-    return _wrapped(escape(text))
+    return _wrapped(escape(text)) if text else ""
 
 
 def _item(text: str, label: str = "") -> str:
@@ -83,6 +83,7 @@ def _list(items: Iterable[str]) -> str:
 def _opening(opening: Opening) -> Iterable[str]:
     yield f"# {escape(opening.title)}"
     yield _paragraph(opening.byline)
+    yield _paragraph(opening.tested)
     yield _wrapped(f"**Claim under test**: {escape(opening.claim)}")
     yield "## In short"
     yield _list(opening.summary)
@@ -94,10 +95,12 @@ def _opening(opening: Opening) -> Iterable[str]:
         yield f"### {escape(headline.risk).capitalize()}: {headline.verdict.upper()}"
         yield _paragraph(headline.question)
         yield _paragraph(headline.sentence)
-        yield _list((headline.coalition, *headline.measured) if headline.coalition else ())
+        yield _paragraph(headline.coalition)
+        for measured in headline.measured:
+            facts = "; ".join(f"{name}: {fact}" for name, fact in measured.facts)
+            yield _item(f"{facts}.", measured.title)
+    yield _paragraph(opening.ranges)
     yield "\n".join(_item(words, verdict) for verdict, words in VERDICT_WORDS.items())
-    yield "## What was tested"
-    yield _paragraph(opening.tested)
     yield "## Privacy budget"
     yield _list(opening.budget)
     if opening.claims:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from privaudit.reports._document import Headline, Opening
+from privaudit.reports._document import Headline, Measured, Opening
 from privaudit.reports._format import (
     integer,
     number,
@@ -15,6 +15,8 @@ from privaudit.reports._format import (
     percent,
     plural,
     quantity,
+    setting,
+    span,
     visible,
 )
 from privaudit.reports.model import AuditReport, BreachingCoalition, BudgetRow, Finding
@@ -46,10 +48,10 @@ _QUESTIONS: Final = {
 }
 _ORDER: Final = ("breached", "inconclusive", "not shown", "not tested")
 _DEPLOYMENT: Final = {
-    "Local": "each user protects what it sends (local model)",
-    "Central": "a trusted party collects the data and protects the result (central model)",
-    "Shuffle": "a shuffler between the users and the analyser is trusted (shuffle model)",
-    "Federated": "users train where the data are and send updates (federated model)",
+    "Local": "Each user protects by itself what it sends (local model).",
+    "Central": "A trusted party collects the data and protects the result (central model).",
+    "Shuffle": "A shuffler between the users and the analyser is trusted (shuffle model).",
+    "Federated": "Users train where their data are and send updates (federated model).",
 }
 
 
@@ -65,6 +67,10 @@ def make_opening(report: AuditReport, *, digest: str) -> Opening:
         tested=_tested(report),
         notices=_notices(report),
         headlines=tuple(_headline(verdict, report.findings) for verdict in report.verdicts),
+        ranges=(
+            f"Ranges in brackets: taken together over {plural(report.simultaneous_tests, 'test')}, "
+            f"all hold with a confidence of {percent(report.confidence)}."
+        ),
         budget=_texts(report.budget_statements) or _budget(report),
         claims=tuple((claim.verdict, visible(claim.statement)) for claim in report.claims),
         trust=_texts(report.trust_assumptions),
@@ -100,7 +106,7 @@ def _summary(report: AuditReport) -> tuple[str, ...]:
         least = min(breaching, key=lambda v: v.size)
         sentences.append(
             f"The smallest coalition that breaches a risk is {visible(least.coalition_label)} "
-            f"({plural(least.size, 'party', 'parties')}; {visible(least.risk)})."
+            f"({visible(least.risk)})."
         )
     return tuple(sentences)
 
@@ -111,14 +117,14 @@ def _listing(items: list[str]) -> str:
 
 def _tested(report: AuditReport) -> str:
     system = report.system
-    public = "public" if system.data_is_public else "not public"
-    deployment = _DEPLOYMENT[system.deployment_model]
+    public = "public data" if system.data_is_public else "data that are not public"
     return visible(
-        f"{system.protocol} {system.protocol_version}, with {plural(system.users, 'user')} over "
-        f"{plural(system.rounds, 'round')}, training {system.model} "
-        f"({integer(system.dimension)} parameters) on {system.dataset} (data {public}). "
-        f"Of the usual arrangements, here {deployment}. The unit of privacy is: "
-        f"{system.privacy_unit}. Outcome of the run: {system.outcome}."
+        f"{system.protocol} ({system.protocol_version}) was run with "
+        f"{plural(system.users, 'user')} over {plural(system.rounds, 'round')}, training one "
+        f"model ({system.model}, {plural(system.dimension, 'parameter')}) on "
+        f"{system.dataset} ({public}). {_DEPLOYMENT[system.deployment_model]} "
+        f"The unit of privacy is {system.privacy_unit}. "
+        f"Outcome of the run: {system.outcome}."
     )
 
 
@@ -143,33 +149,35 @@ def _headline(verdict: BreachingCoalition, findings: tuple[Finding, ...]) -> Hea
 
 
 def _coalition(verdict: BreachingCoalition) -> str:
-    if verdict.verdict == "not tested":
+    if verdict.verdict == "not tested" or not verdict.coalition_label:
         return ""
     label, size = visible(verdict.coalition_label), plural(verdict.size, "party", "parties")
     if verdict.verdict == "breached":
         return f"Smallest coalition that breaches it: {label} ({size})."
-    return f"Strongest coalition tried: {label} ({size})."
+    return f"Coalition: {label} ({size})."
 
 
-def _measured(finding: Finding) -> str:
-    """Return the average, the baseline and the worst-affected party of a finding in one line."""
-    low, high = finding.estimate.low, finding.estimate.high
-    average = quantity(finding.estimate.value, finding.unit)
-    baseline = quantity(finding.baseline.value, finding.unit)
-    bounds = f"{quantity(low, finding.unit)} to {quantity(high, finding.unit)}"
-    return visible(
-        f"{finding.title}, {finding.coalition_label}: {finding.metric} {average} on average "
-        f"({percent(finding.confidence)} interval {bounds}, {plural(finding.n, 'target')}), "
-        f"against {baseline} for guessing from public knowledge. "
-        f"Worst affected: {_worst(finding)}."
+def _measured(finding: Finding) -> Measured:
+    """Return the average, the baseline and the worst-affected party of a finding."""
+    estimate, unit = finding.estimate, finding.unit
+    bounds = span(estimate.low, estimate.high, unit)
+    targets = plural(finding.n, "target")
+    average = f"{visible(finding.metric)} {quantity(estimate.value, unit)} ({bounds}), {targets}"
+    return Measured(
+        title=visible(f"{finding.title}, {finding.coalition_label}"),
+        facts=(
+            ("Average", average),
+            ("Guessing alone", quantity(finding.baseline.value, unit)),
+            ("Worst affected", visible(_worst(finding))),
+        ),
     )
 
 
 def _worst(finding: Finding) -> str:
     if finding.unit == "proportion" and finding.worst_value in {0.0, 1.0}:
         outcome = "succeeded" if finding.worst_value == 1 else "did not succeed"
-        return f"{finding.worst_target} (the attack {outcome})"
-    return f"{finding.worst_target} ({quantity(finding.worst_value, finding.unit)})"
+        return f"{finding.worst_target}: the attack {outcome}"
+    return f"{finding.worst_target}: {quantity(finding.worst_value, finding.unit)}"
 
 
 def _not_run(report: AuditReport) -> tuple[str, ...]:
@@ -187,45 +195,52 @@ def _budget(report: AuditReport) -> tuple[str, ...]:
     """Return the budget in words, for the smallest cluster, where protection is weakest."""
     if not report.budgets and not report.uncovered:
         return ("No privacy budget was computed, because no release is randomised.",)
-    sentences: list[str] = []
-    for role in ("bracket", "paper"):
+    sentences = _user_level(report)
+    for role, speak in (("bracket", _bracket_sentences), ("paper", _paper_sentences)):
         rows = [row for row in report.budgets if row.role == role]
         if rows:
             smallest = min(row.cluster_size for row in rows)
-            at_smallest = [row for row in rows if row.cluster_size == smallest]
-            first = min(at_smallest, key=lambda row: row.rounds)
-            last = max(at_smallest, key=lambda row: row.rounds)
-            speak = _bracket_sentence if role == "bracket" else _paper_sentence
-            sentences += [speak(row) for row in dict.fromkeys((first, last))]
-    sentences += _user_level(report)
+            ours = [row for row in rows if row.cluster_size == smallest]
+            first = min(ours, key=lambda row: row.rounds)
+            last = max(ours, key=lambda row: row.rounds)
+            sentences += speak(first, None if last.rounds == first.rounds else last)
     return tuple(sentences)
 
 
-def _bracket_sentence(row: BudgetRow) -> str:
+def _bracket_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:
+    sentences = [
+        f"In the smallest cluster ({plural(first.cluster_size, 'user')}, of which "
+        f"{first.honest_users} honest), {visible(first.quantity)} costs {_cost(first)}"
+    ]
+    if last is not None:
+        sentences.append(f"The same costs {_cost(last)}")
+    return sentences
+
+
+def _cost(row: BudgetRow) -> str:
     if row.upper is None or not math.isfinite(row.upper):
-        bound = "has no finite bound"
-    else:
-        bound = f"costs a budget of at most ε = {number(row.upper)}"
-        if row.lower is not None:
-            bound += f" (and at least {number(row.lower)})"
-        bound += f" at δ = {number(row.delta)}: {odds(row.upper)}"
-    return (
-        f"In the smallest cluster ({plural(row.cluster_size, 'user')}, {row.honest_users} honest), "
-        f"{_period(row)} {bound}. This covers {visible(row.quantity)} only."
-    )
+        return f"a budget without a finite bound {_period(row)}."
+    bound = f"a budget of at most ε = {number(row.upper, toward='above')}"
+    if row.lower is not None:
+        bound += f" and at least {number(row.lower, toward='below')}"
+    return f"{bound} {_period(row)} (at δ = {setting(row.delta)}); {odds(row.upper)}."
 
 
-def _paper_sentence(row: BudgetRow) -> str:
-    domain = "" if row.domain_ok else ", outside the domain in which that statement is proven"
-    value = row.upper if row.upper is not None else row.lower
-    return (
-        f"The paper's own statement ({visible(row.theorem)}), evaluated for the same cluster over "
-        f"{plural(row.rounds, 'round')}, gives ε = {number(value)}{domain}."
+def _paper_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:
+    domain = "" if first.domain_ok else ", outside the domain in which that statement is proven"
+    values = " and ".join(
+        f"ε = {number(row.lower if row.upper is None else row.upper)} {_period(row)}"
+        for row in (first, last)
+        if row is not None
     )
+    return [
+        f"The paper's own statement ({visible(first.theorem)}), evaluated for a cluster of "
+        f"{plural(first.cluster_size, 'user')}, gives {values}{domain}."
+    ]
 
 
 def _period(row: BudgetRow) -> str:
-    return "one round" if row.rounds == 1 else f"the total of {integer(row.rounds)} rounds"
+    return "in one round" if row.rounds == 1 else f"in total over {integer(row.rounds)} rounds"
 
 
 def _user_level(report: AuditReport) -> list[str]:
@@ -242,6 +257,6 @@ def _user_level(report: AuditReport) -> list[str]:
     rows = [row for row in report.budgets if row.role == "user" and row.upper is not None]
     return [
         f"At user level, over {plural(row.rounds, 'round')}, the budget is at most "
-        f"ε = {number(row.upper)} at δ = {number(row.delta)}."
+        f"ε = {number(row.upper, toward='above')} at δ = {setting(row.delta)}."
         for row in sorted(rows, key=lambda row: (row.cluster_size, row.rounds))[:2]
     ]

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from privaudit.reports._appendix import parameters, per_target, provenance, sorted_findings
-from privaudit.reports._document import Cell, Section, Table, cell, column
+from privaudit.reports._document import Cell, Section, Table, cell, column, condensed
 from privaudit.reports._format import (
     duration,
     integer,
     interval,
     number,
     percent,
+    setting,
     short_integer,
     visible,
 )
-from privaudit.reports._opening import VERDICT_WORDS
 from privaudit.reports.model import AuditReport, BudgetRow, Interval, Series, Utility
 
 __all__ = ["make_sections"]
+
+_ROLES = ("bracket", "paper", "local", "coordinate", "user", "other")
 
 
 def make_sections(report: AuditReport, *, digest: str) -> tuple[Section, ...]:
@@ -73,14 +75,13 @@ def _findings(report: AuditReport) -> Section:
             cell(visible(f.id), code=True),
             cell(f.verdict, mark=f.verdict),
             cell(f.risk),
-            cell(f"{visible(f.title)} ({visible(f.attack)})"),
+            cell(visible(f.title)),
             cell(f"{visible(f.coalition_label)} ({f.coalition_size})", f.coalition_size),
             cell(visible(f.metric)),
             _interval(f.estimate, f.unit),
             _interval(f.baseline, f.unit),
             _interval(f.control, f.unit),
-            cell(integer(f.n), f.n),
-            cell(integer(f.failed), f.failed),
+            cell(f"{integer(f.n)} ({integer(f.failed)})", f.n),
         )
         for f in ordered
     )
@@ -98,7 +99,6 @@ def _findings(report: AuditReport) -> Section:
         )
         for f in ordered
     )
-    words = tuple(f"{name.capitalize()}: {words}" for name, words in VERDICT_WORDS.items())
     return Section(
         "findings",
         "Findings",
@@ -109,7 +109,6 @@ def _findings(report: AuditReport) -> Section:
             "failed is counted as failed and never dropped. "
             f"{integer(report.simultaneous_tests)} tests were made together; the joint confidence "
             f"is {percent(report.confidence)}.",
-            " ".join(words),
         ),
         tables=(
             Table(
@@ -126,31 +125,33 @@ def _findings(report: AuditReport) -> Section:
                         "#Value [low, high]",
                         "#Baseline",
                         "#Control",
-                        "#n",
-                        "#Failed",
+                        "#n (failed)",
                     )
                 ),
                 results,
                 records=True,
             ),
-            Table(
-                "findings-conditions",
-                "Conditions: who attacked, with what, and how the interval was made",
-                column(
-                    (
-                        "Finding",
-                        "Attack and version",
-                        "Coalition",
-                        "Capabilities",
-                        "Setting",
-                        "Interval by",
-                        "#Confidence",
-                        "Leakier if",
-                        "#Time",
-                    )
+            condensed(
+                Table(
+                    "findings-conditions",
+                    "Conditions: who attacked, with what, and how the interval was made",
+                    column(
+                        (
+                            "Finding",
+                            "Attack and version",
+                            "Coalition",
+                            "Capabilities",
+                            "Setting",
+                            "Interval by",
+                            "#Confidence",
+                            "Leakier if",
+                            "#Time",
+                        )
+                    ),
+                    conditions,
+                    records=True,
                 ),
-                conditions,
-                records=True,
+                constant=("Confidence", "Leakier if", "Setting", "Capabilities"),
             ),
         ),
     )
@@ -205,22 +206,22 @@ def _exposure(report: AuditReport) -> Section:
         "Verified: the share of the claimed values that the truth confirms. The anonymity set is "
         "the number of users among whom a noised value cannot be told apart."
     )
-    return Section("exposure", "Exposure by coalition", (text,), (table,))
+    return Section("exposure", "Exposure by coalition", (text,), (condensed(table, constant=()),))
 
 
 def _budgets(report: AuditReport) -> Section:
     def row_of(row: BudgetRow) -> tuple[Cell, ...]:
-        lower = cell(number(row.lower), row.lower)
         return (
             cell(visible(row.quantity)),
-            cell(f"{row.cluster_size} ({row.honest_users} honest)", row.cluster_size),
+            cell(integer(row.cluster_size), row.cluster_size),
+            cell(integer(row.honest_users), row.honest_users),
             cell(integer(row.clusters), row.clusters),
             cell(integer(row.rounds), row.rounds),
-            cell(number(row.epsilon0), row.epsilon0),
-            cell(number(row.delta), row.delta),
+            cell(setting(row.epsilon0), row.epsilon0),
+            cell(setting(row.delta), row.delta),
             cell(integer(row.dimension), row.dimension),
-            lower,
-            cell(number(row.upper), row.upper),
+            cell(number(row.lower, toward="below"), row.lower),
+            cell(number(row.upper, toward="above"), row.upper),
             cell(visible(row.theorem)),
             cell(visible(row.status)),
             cell("yes") if row.domain_ok else cell("no, outside", mark="outside"),
@@ -229,10 +230,14 @@ def _budgets(report: AuditReport) -> Section:
 
     if not report.budgets:
         return Section("budget", "Privacy budget")
-    ordered = sorted(report.budgets, key=lambda row: (row.cluster_size, row.rounds))
+    ordered = sorted(
+        report.budgets,
+        key=lambda row: (row.cluster_size, _ROLES.index(row.role), row.rounds),
+    )
     names = (
         "Quantity",
         "#Cluster size",
+        "#Honest users",
         "#Clusters",
         "#Rounds",
         "#ε₀",
@@ -258,7 +263,8 @@ def _budgets(report: AuditReport) -> Section:
         tuple(row_of(row) for row in ordered),
         records=True,
     )
-    return Section("budget", "Privacy budget by cluster size", (text,), (table,))
+    slim = condensed(table, constant=("ε₀", "δ", "Dimension", "Clusters"))
+    return Section("budget", "Privacy budget by cluster size", (text,), (slim,))
 
 
 def _uncovered(report: AuditReport) -> Section:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -230,7 +231,7 @@ def exposure_bars(
     if not rows:
         raise ConfigurationError("rows: there is no exposure to draw")
     ordered = sorted(rows, key=lambda row: row.size)
-    canvas, axes = _canvas(height=1.25 + 0.36 * len(ordered))
+    canvas, axes = _canvas(height=1.25 + 0.4 * len(ordered))
     positions = np.arange(len(ordered))[::-1]
     exact = np.nan_to_num([100 * row.exact_fraction for row in ordered])
     noised = np.nan_to_num([100 * row.noised_fraction for row in ordered])
@@ -245,7 +246,7 @@ def exposure_bars(
         label="known with noise",
     )
     axes.set_yticks(
-        positions, [_label(_shortened(f"{r.coalition_label} ({r.size})")) for r in ordered]
+        positions, [_two_lines(_label(f"{r.coalition_label} ({r.size})")) for r in ordered]
     )
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the update (%)")
@@ -339,8 +340,8 @@ def _label(text: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def _shortened(text: str, limit: int = 30) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+def _two_lines(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 24, max_lines=2, placeholder=" …"))
 
 
 def _plain(value: float) -> str:
