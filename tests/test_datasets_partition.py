@@ -59,8 +59,8 @@ def cases(draw: st.DrawFn) -> tuple[Dataset, dict[str, Any]]:
     options = {
         "users": users,
         "scheme": draw(st.sampled_from(SCHEMES)),
-        "records_per_user": draw(st.none() | st.integers(1, 4)),
-        "alpha": draw(st.floats(0.3, 50)),
+        "records_per_user": draw(st.none() | st.integers(1, 9)),
+        "alpha": draw(st.floats(0.01, 50)),
         "groups": draw(st.integers(1, min(users, len(train)))),
         "test_records_per_user": draw(st.none() | st.integers(1, 15)),
         "auxiliary_records": draw(st.just(0) | st.integers(len(train), 400)),
@@ -208,6 +208,13 @@ def test_dirichlet_shares_have_the_moments_of_the_distribution() -> None:
     assert abs(shares.mean() - 0.1) < 1e-12
     # The variance of 3,000 shares; its standard error is about five per cent.
     assert shares.var() == pytest.approx(0.09 / 6, rel=0.2)
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 0.05, 1e200])
+def test_dirichlet_users_hold_exactly_their_number_even_when_classes_run_out(alpha: float) -> None:
+    data = split(scheme="dirichlet", records_per_user=59, alpha=alpha, auxiliary_records=10)
+    assert [len(c.train) for c in data.clients] == [59] * 10
+    assert (sum(counts(c.train, 10) for c in data.clients) == 59).all()
 
 
 def test_without_a_number_of_records_every_training_record_is_given_out() -> None:
