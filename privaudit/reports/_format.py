@@ -14,14 +14,17 @@ from pydantic import JsonValue
 __all__ = [
     "byte_size",
     "duration",
+    "equals",
     "flatten",
     "integer",
     "interval",
+    "level",
     "number",
     "odds",
     "percent",
     "plural",
     "quantity",
+    "sentence",
     "setting",
     "short_integer",
     "span",
@@ -126,6 +129,22 @@ def percent(value: float | None) -> str:
     if 0 < value < 1e-4:
         return f"<{SPACE}0.01{SPACE}%"
     return f"{number(100 * value)}{SPACE}%"
+
+
+def level(confidence: float) -> str:
+    """Return a confidence level in per cent, as it was set.
+
+    Examples
+    --------
+    >>> level(0.95).replace(SPACE, " "), level(1 - 0.05 / 11).replace(SPACE, " ")
+    ('95 %', '99.545 %')
+    """
+    return f"{100 * confidence:.5g}{SPACE}%"
+
+
+def equals(name: str, value: str) -> str:
+    """Return ``name = value`` such that no line breaks inside it."""
+    return f"{name}{SPACE}={SPACE}{value}"
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -256,6 +275,12 @@ def _control_picture(character: str) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "\N{SYMBOL FOR DELETE}" if code == 0x7F else "\N{REPLACEMENT CHARACTER}"
+
+
+def sentence(text: str) -> str:
+    """Return ``text``, on one line, with a capital first letter."""
+    shown = visible(text)
+    return shown[:1].upper() + shown[1:]
 
 
 def value_of(key: str, value: JsonValue) -> str:

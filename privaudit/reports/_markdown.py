@@ -20,7 +20,7 @@ __all__ = ["escape", "render_markdown"]
 WIDTH: Final = 98
 """Columns of text; a table that needs more is written as one record a row."""
 
-_SPECIAL: Final = re.compile(r"[\\`*\[\]<>|~]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
+_SPECIAL: Final = re.compile(r"[\\`*<>|~]|\](?=[(\[:])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 _LINE_START: Final = re.compile(r"^(\s*)([#+\-=]+(?=\s|$)|#+|\d+(?=[.)](\s|$)))")
 
 
@@ -164,7 +164,7 @@ def _table(table: Table) -> Iterable[str]:
     if sum(widths) + 3 * len(widths) + 1 <= WIDTH:
         yield _grid(table, names, grid, [max(width, 3) for width in widths])
     else:
-        yield "\n\n".join(_record(table, row) for row in table.rows)
+        yield "\n".join(_record(table, row) for row in table.rows)
     if table.note:
         yield _paragraph(table.note)
 
@@ -199,11 +199,10 @@ def _grid(
 
 
 def _record(table: Table, row: Sequence[Cell]) -> str:
-    """Return a row as a list: its name, then a line for each of its columns."""
-    first = f"**{escape(table.columns[0].name)}: {escape(row[0].text)}**"
-    lines = [_wrapped(first, first="- ", rest="  ")]
-    lines += [
-        _wrapped(f"{escape(column.name)}: {escape(c.text)}", first="  - ", rest="    ")
-        for column, c in zip(table.columns[1:], row[1:], strict=True)
-    ]
-    return "\n".join(lines)
+    """Return a row as an item of a list: its name, then each column with its value."""
+    name = f"{table.columns[0].name} {row[0].text}"
+    values = "; ".join(
+        f"{column.name}: {cell.text or 'none'}"
+        for column, cell in zip(table.columns[1:], row[1:], strict=True)
+    )
+    return _item(f"{values}.", name)

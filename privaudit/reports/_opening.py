@@ -9,10 +9,11 @@ from typing import Final
 
 from privaudit.reports._document import Headline, Measured, Opening
 from privaudit.reports._format import (
+    equals,
     integer,
+    level,
     number,
     odds,
-    percent,
     plural,
     quantity,
     setting,
@@ -69,7 +70,7 @@ def make_opening(report: AuditReport, *, digest: str) -> Opening:
         headlines=tuple(_headline(verdict, report.findings) for verdict in report.verdicts),
         ranges=(
             f"Ranges in brackets: taken together over {plural(report.simultaneous_tests, 'test')}, "
-            f"all hold with a confidence of {percent(report.confidence)}."
+            f"all hold with a confidence of {level(report.confidence)}."
         ),
         budget=_texts(report.budget_statements) or _budget(report),
         claims=tuple((claim.verdict, visible(claim.statement)) for claim in report.claims),
@@ -108,6 +109,8 @@ def _summary(report: AuditReport) -> tuple[str, ...]:
             f"The smallest coalition that breaches a risk is {visible(least.coalition_label)} "
             f"({visible(least.risk)})."
         )
+    elif any(v.verdict == "not shown" for v in report.verdicts):
+        sentences.append("No attack that ran breached a risk; other attacks may.")
     return tuple(sentences)
 
 
@@ -220,16 +223,16 @@ def _bracket_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:
 def _cost(row: BudgetRow) -> str:
     if row.upper is None or not math.isfinite(row.upper):
         return f"a budget without a finite bound {_period(row)}."
-    bound = f"a budget of at most ε = {number(row.upper, toward='above')}"
+    bound = f"a budget of at most {equals('ε', number(row.upper, toward='above'))}"
     if row.lower is not None:
         bound += f" and at least {number(row.lower, toward='below')}"
-    return f"{bound} {_period(row)} (at δ = {setting(row.delta)}); {odds(row.upper)}."
+    return f"{bound} {_period(row)} (at {equals('δ', setting(row.delta))}); {odds(row.upper)}."
 
 
 def _paper_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:
     domain = "" if first.domain_ok else ", outside the domain in which that statement is proven"
     values = " and ".join(
-        f"ε = {number(row.lower if row.upper is None else row.upper)} {_period(row)}"
+        f"{equals('ε', number(row.lower if row.upper is None else row.upper))} {_period(row)}"
         for row in (first, last)
         if row is not None
     )
@@ -257,6 +260,6 @@ def _user_level(report: AuditReport) -> list[str]:
     rows = [row for row in report.budgets if row.role == "user" and row.upper is not None]
     return [
         f"At user level, over {plural(row.rounds, 'round')}, the budget is at most "
-        f"ε = {number(row.upper, toward='above')} at δ = {setting(row.delta)}."
+        f"{equals('ε', number(row.upper, toward='above'))} at {equals('δ', setting(row.delta))}."
         for row in sorted(rows, key=lambda row: (row.cluster_size, row.rounds))[:2]
     ]

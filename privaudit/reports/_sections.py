@@ -10,8 +10,10 @@ from privaudit.reports._format import (
     duration,
     integer,
     interval,
+    level,
     number,
     percent,
+    sentence,
     setting,
     short_integer,
     visible,
@@ -93,7 +95,7 @@ def _findings(report: AuditReport) -> Section:
             cell(_joined(f.capabilities)),
             cell(visible(f.setting)),
             cell(visible(f.method)),
-            cell(percent(f.confidence), f.confidence),
+            cell(level(f.confidence), f.confidence),
             cell("higher" if f.higher_is_leakier else "lower"),
             cell(duration(f.seconds), f.seconds),
         )
@@ -108,7 +110,7 @@ def _findings(report: AuditReport) -> Section:
             "among their senders and must do no better than chance. A target on which an attack "
             "failed is counted as failed and never dropped. "
             f"{integer(report.simultaneous_tests)} tests were made together; the joint confidence "
-            f"is {percent(report.confidence)}.",
+            f"is {level(report.confidence)}.",
         ),
         tables=(
             Table(
@@ -317,7 +319,7 @@ def _utility_table(table_id: str, utility: Utility) -> Table:
         for x in points
     )
     names = (f"#{visible(utility.x_label)}", *(f"#{visible(s.name)}" for s in utility.series))
-    return Table(table_id, visible(utility.quantity), column(names), rows)
+    return Table(table_id, sentence(utility.quantity), column(names), rows)
 
 
 def _claims(report: AuditReport) -> Section:

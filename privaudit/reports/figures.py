@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privaudit.errors import ConfigurationError, InvalidDataError
-from privaudit.reports._format import number, percent, plural, visible
+from privaudit.reports._format import number, percent, plural, sentence, visible
 from privaudit.reports.model import BudgetRow, ExposureRow, Figure, Interval, Utility
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _figure(canvas: Canvas, *, id: str, title: str, alt: str, caption: str) -> F
     small = io.BytesIO()
     picture.save(small, format="PNG", optimize=True)
     png = base64.b64encode(small.getvalue()).decode()
-    return Figure(id=id, title=visible(title), alt=visible(alt), caption=caption, png=png)
+    return Figure(id=id, title=sentence(title), alt=visible(alt), caption=caption, png=png)
 
 
 def _legend(axes: Axes, entries: int) -> None:
