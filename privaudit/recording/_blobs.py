@@ -214,7 +214,9 @@ def read_blob(path: Path, ref: BlobRef, *, limits: Limits) -> dict[str, Array]:
             arrays = safetensors_numpy.load(data)
         except (SafetensorError, ValueError, KeyError) as error:
             raise Refusal(f"not a sound safetensors file: {error}") from None
-    for array in arrays.values():
+    for name, array in arrays.items():
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise Refusal(f"array '{name}' is of booleans and holds bytes other than 0 and 1")
         array.flags.writeable = False
     return arrays
 

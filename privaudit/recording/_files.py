@@ -6,14 +6,20 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from privaudit.errors import OutputExistsError, PrivauditError
+from privaudit.errors import PrivauditError
 from privaudit.recording._problems import Refusal
 
-__all__ = ["LineLog", "open_regular", "prepare_folder", "read_bounded", "write_atomically"]
+__all__ = [
+    "LineLog",
+    "cannot_write",
+    "open_regular",
+    "read_bounded",
+    "shown_name",
+    "write_atomically",
+]
 
 # Not every system has these; where one is missing, the check of the file's type stands alone.
 _FLAGS = (
@@ -55,9 +61,9 @@ def read_bounded(path: Path, *, limit: int) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
             raise Refusal(f"has {size} bytes; the limit is {limit}")
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise Refusal(f"has more than {limit} bytes")
+        data = file.read(size + 1)
+    if len(data) != size:
+        raise Refusal("changed while it was read")
     return data
 
 
@@ -78,7 +84,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
 
 
 class LineLog:
@@ -95,7 +101,7 @@ class LineLog:
         try:
             self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
 
     @property
     def sha256(self) -> str:
@@ -110,7 +116,7 @@ class LineLog:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._take_back()
-            raise _cannot_write(self.path, error) from error
+            raise cannot_write(self.path, error) from error
         self._size += len(data)
         self.lines += 1
         self._hash.update(data)
@@ -128,80 +134,16 @@ class LineLog:
                 os.fsync(self._file.fileno())
             self._file.close()
         except OSError as error:
-            raise _cannot_write(self.path, error) from error
+            raise cannot_write(self.path, error) from error
 
 
-def _cannot_write(path: Path, error: OSError) -> PrivauditError:
+def cannot_write(path: Path, error: OSError) -> PrivauditError:
+    """Return the error for a path that the system does not let us write."""
     return PrivauditError(
         f"cannot write {path}: {error.strerror or error}. What was recorded before stays readable."
     )
 
 
-def prepare_folder(
-    folder: Path,
-    *,
-    force: bool,
-    is_ours: Callable[[Path], bool],
-    names: frozenset[str],
-    is_blob: Callable[[str], bool],
-    private: bool = False,
-) -> None:
-    """Make an empty folder with an ``arrays`` folder in it.
-
-    A folder that holds something is cleared only with ``force``, and only if it holds nothing but
-    what a recorder writes. With ``private``, only the owner can read it.
-
-    Raises
-    ------
-    OutputExistsError
-        If the folder holds something that is not to be, or must never be, cleared.
-    PrivauditError
-        If the folder cannot be made.
-    """
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise OutputExistsError(f"{folder} is a file; give a folder that is empty or new")
-        mode = 0o700 if private else 0o777
-        folder.mkdir(mode=mode, parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            _clear(folder, force=force, is_ours=is_ours, names=names, is_blob=is_blob)
-        if private:
-            folder.chmod(mode)
-        (folder / "arrays").mkdir(mode=mode)
-    except OSError as error:
-        if isinstance(error, OutputExistsError):
-            raise
-        raise _cannot_write(folder, error) from error
-
-
-def _clear(
-    folder: Path,
-    *,
-    force: bool,
-    is_ours: Callable[[Path], bool],
-    names: frozenset[str],
-    is_blob: Callable[[str], bool],
-) -> None:
-    arrays = folder / "arrays"
-    foreign = [entry.name for entry in folder.iterdir() if entry.name not in names | {"arrays"}]
-    if arrays.is_symlink() or (arrays.exists() and not arrays.is_dir()):
-        foreign.append("arrays (not a folder)")
-    elif arrays.exists():
-        foreign += [f"arrays/{e.name}" for e in arrays.iterdir() if not is_blob(e.name)]
-    if foreign or not is_ours(folder):
-        held = sorted(foreign or (entry.name for entry in folder.iterdir()))
-        shown = ", ".join(held[:5]) + (", ..." if len(held) > 5 else "")
-        raise OutputExistsError(
-            f"{folder} is not empty and is not a recording (it holds {shown}), so it is not "
-            "cleared, not even with --force; give another folder"
-        )
-    if not force:
-        raise OutputExistsError(
-            f"{folder} holds a recording already; give another folder, or --force to replace it"
-        )
-    if arrays.exists():
-        for entry in arrays.iterdir():
-            entry.unlink()
-        arrays.rmdir()
-    for entry in folder.iterdir():
-        entry.unlink()
+def shown_name(name: str) -> str:
+    """Return a file's name so that it is safe to print: a stranger may have chosen it."""
+    return name if name.isprintable() else ascii(name)

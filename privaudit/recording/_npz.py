@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -22,6 +23,19 @@ MAX_NPZ_OVERHEAD = 4096
 _END = struct.Struct("<4s4H2LH")
 _END_MARK = b"PK\x05\x06"
 _ZIP64_MARK = b"PK\x06\x07"
+
+#: What zipfile and numpy raise on archives that are damaged or made to be.
+_UNSOUND = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    tokenize.TokenError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    NotImplementedError,
+    RecursionError,
+)
 
 
 def read_npz(data: bytes, specs: Mapping[str, ArraySpec]) -> dict[str, Array]:
@@ -42,7 +56,7 @@ def read_npz(data: bytes, specs: Mapping[str, ArraySpec]) -> dict[str, Array]:
                 name: _read_member(archive, members[f"{name}.npy"], name, spec)
                 for name, spec in specs.items()
             }
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError) as error:
+    except _UNSOUND as error:
         raise Refusal(f"not a sound .npz file: {error}") from None
 
 

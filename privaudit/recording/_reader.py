@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from privaudit.errors import CorruptRecordingError
 from privaudit.recording._blobs import BlobRef
+from privaudit.recording._files import shown_name
 from privaudit.recording._lines import Entry, Event
 from privaudit.recording._manifest import Manifest, TruthManifest
 from privaudit.recording._problems import DEFAULT_LIMITS, Limits, Problem, Refusal
@@ -52,8 +53,8 @@ class Recording:
     transcript: Transcript
     manifest: Manifest
     problems: tuple[Problem, ...]
-    times: Mapping[int, float]
-    errors: Mapping[int, str]
+    times: Mapping[int, float] = field(default_factory=dict)
+    errors: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -170,7 +171,7 @@ def report_unused(bundle: Bundle) -> None:
     """Report files in ``arrays/`` that nothing refers to."""
     for name in bundle.store.unused():
         what = "nothing refers to it; it may be left over from an interrupted run"
-        bundle.report(Problem("warning", f"arrays/{name}", "", what))
+        bundle.report(Problem("warning", f"arrays/{shown_name(name)}", "", what))
 
 
 def _message(event: Event, store: BlobStore) -> Message:

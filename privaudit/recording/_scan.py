@@ -10,6 +10,7 @@ from pathlib import Path
 from privaudit.errors import ConfigurationError
 from privaudit.recording._blobs import BlobRef
 from privaudit.recording._files import read_bounded
+from privaudit.recording._json import decode
 from privaudit.recording._lines import Entry, Event, Line, parse_entry, parse_event, read_lines
 from privaudit.recording._manifest import ZEROS, Manifest, TruthManifest
 from privaudit.recording._problems import Limits, Problem, Refusal, Report
@@ -124,15 +125,24 @@ def scan_events(manifest: Manifest, bundle: Bundle) -> Iterator[Event]:
 def _parse_event(line: Line, bundle: Bundle) -> tuple[Event | None, bool]:
     """Return the message of a line, and whether the line is a last one that was cut."""
     where = f"line {line.number}"
+    if not line.ended and not _is_whole(line.data, bundle):
+        what = f"the last line was cut after {len(line.data)} bytes; it is left out"
+        bundle.report(Problem("incomplete", "events.jsonl", where, what))
+        return None, True
     try:
         return parse_event(line.data, limits=bundle.limits), False
     except Refusal as refusal:
-        if not line.ended:
-            what = f"the last line was cut after {len(line.data)} bytes; it is left out"
-            bundle.report(Problem("incomplete", "events.jsonl", where, what))
-            return None, True
         bundle.report(Problem("corrupt", "events.jsonl", where, str(refusal)))
         return None, False
+
+
+def _is_whole(data: bytes, bundle: Bundle) -> bool:
+    """Tell whether bytes are JSON; no proper beginning of a JSON object is."""
+    try:
+        decode(data, limits=bundle.limits)
+    except Refusal:
+        return False
+    return True
 
 
 def _is_sound(event: Event, number: int, head: str, known: set[str], bundle: Bundle) -> bool:
@@ -190,7 +200,7 @@ def scan_entries(
             try:
                 entry = parse_entry(line.data, owner, limits=bundle.limits)
             except Refusal as refusal:
-                cut = not line.ended and not complete
+                cut = not line.ended and not complete and not _is_whole(line.data, bundle)
                 what = "the last line was cut; it is left out" if cut else str(refusal)
                 bundle.report(Problem("incomplete" if cut else "corrupt", file, where, what))
                 continue

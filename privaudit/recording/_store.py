@@ -10,6 +10,7 @@ from pathlib import Path
 
 from privaudit.errors import CorruptRecordingError
 from privaudit.recording._blobs import BlobRef, max_file_bytes, read_blob
+from privaudit.recording._files import shown_name
 from privaudit.recording._problems import Limits, Problem, Refusal, Report
 from privaudit.transcript import Array, ArraySpec
 
@@ -17,6 +18,7 @@ __all__ = ["BlobStore", "StoredArrays"]
 
 #: Unpacked blobs that are kept, so that a message's arrays are not read once each.
 _CACHE_BYTES = 64 * 2**20
+_CACHE_BLOBS = 1024
 
 _SUFFIXES = (".safetensors", ".npz")
 
@@ -37,6 +39,7 @@ class BlobStore:
         self.folder = folder
         self._limits = limits
         self._cache: OrderedDict[str, tuple[BlobRef, dict[str, Array]]] = OrderedDict()
+        self._held = 0
         self._sizes = _list_sizes(folder / "arrays", limits=limits, report=report)
         self._used: set[str] = set()
 
@@ -98,11 +101,19 @@ class BlobStore:
     def _keep(self, ref: BlobRef, arrays: dict[str, Array]) -> None:
         if ref.nbytes > _CACHE_BYTES:
             return
+        self._drop(ref.digest)
         self._cache[ref.digest] = (ref, arrays)
-        held = sum(kept.nbytes for kept, _ in self._cache.values())
-        while held > _CACHE_BYTES:
-            _, (dropped, _) = self._cache.popitem(last=False)
-            held -= dropped.nbytes
+        self._held += ref.nbytes
+        while self._held > _CACHE_BYTES or len(self._cache) > _CACHE_BLOBS:
+            self._drop(next(iter(self._cache)))
+
+    def _drop(self, digest: str) -> None:
+        if digest in self._cache:
+            self._held -= self._cache.pop(digest)[0].nbytes
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what another process needs: all but the arrays that happen to be in memory."""
+        return {**self.__dict__, "_cache": OrderedDict(), "_held": 0}
 
 
 class StoredArrays(Mapping[str, Array]):
@@ -149,7 +160,7 @@ def _list_sizes(folder: Path, *, limits: Limits, report: Report) -> dict[str, in
             for entry in entries:
                 if not entry.is_file(follow_symlinks=False):
                     what = "is a link, a folder or a device; only regular files are read"
-                    report(Problem("corrupt", f"arrays/{entry.name}", "", what))
+                    report(Problem("corrupt", f"arrays/{shown_name(entry.name)}", "", what))
                     continue
                 sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
                 total += sizes[entry.name]

@@ -14,18 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from privaudit.errors import ConfigurationError, PrivauditError
-from privaudit.recording._blobs import is_blob_name, single_json, specs_json, write_blob
-from privaudit.recording._files import LineLog, prepare_folder, read_bounded, write_atomically
+from privaudit.recording._blobs import single_json, specs_json, write_blob
+from privaudit.recording._files import LineLog, write_atomically
+from privaudit.recording._folders import RUN, TRUTH, check_apart, check_usable, make_empty
 from privaudit.recording._json import canonical
 from privaudit.recording._lines import parse_entry, parse_event
-from privaudit.recording._manifest import (
-    FORMAT,
-    TRUTH_FORMAT,
-    ZEROS,
-    Manifest,
-    TruthManifest,
-    format_of,
-)
+from privaudit.recording._manifest import ZEROS, Manifest, TruthManifest
 from privaudit.recording._problems import DEFAULT_LIMITS, Refusal
 from privaudit.transcript import (
     JSON,
@@ -108,14 +102,17 @@ class BundleRecorder:
         self._seq = 0
         self._head = ZEROS
         data = _manifest_bytes(self._manifest)
-        _check_apart(self._folder, self._truth_folder)
-        _prepare(self._folder, FORMAT, force=force)
+        check_apart(self._folder, self._truth_folder)
+        check_usable(self._folder, RUN, force=force)
+        if self._truth_folder is not None:
+            check_usable(self._truth_folder, TRUTH, force=force)
+        make_empty(self._folder, RUN)
         write_atomically(self._folder / "manifest.json", data)
         self._events = LineLog(self._folder / "events.jsonl")
         self._secrets = LineLog(self._folder / "secrets.jsonl")
         self._targets: LineLog | None = None
         if self._truth_folder is not None:
-            _prepare(self._truth_folder, TRUTH_FORMAT, force=force)
+            make_empty(self._truth_folder, TRUTH)
             self._write_truth_manifest(TruthManifest())
             self._targets = LineLog(self._truth_folder / "targets.jsonl")
 
@@ -325,35 +322,3 @@ def _manifest_bytes(manifest: Manifest) -> bytes:
     except Refusal as refusal:
         raise ConfigurationError(f"the recording cannot be described: {refusal}") from None
     return data
-
-
-def _check_apart(folder: Path, truth: Path | None) -> None:
-    if truth is None:
-        return
-    run, apart = folder.resolve(), truth.resolve()
-    if run == apart or run in apart.parents or apart in run.parents:
-        raise ConfigurationError(
-            f"the truth ({truth}) must lie apart from the recording ({folder}), so that one can "
-            "be handed on without the other; give folders of which neither contains the other"
-        )
-
-
-def _prepare(folder: Path, kind: str, *, force: bool) -> None:
-    is_truth = kind == TRUTH_FORMAT
-    lines = {"targets.jsonl"} if is_truth else {"events.jsonl", "secrets.jsonl"}
-    prepare_folder(
-        folder,
-        force=force,
-        is_ours=lambda path: _has_format(path, kind),
-        names=frozenset({"manifest.json", ".manifest.json.tmp"} | lines),
-        is_blob=is_blob_name,
-        private=is_truth,
-    )
-
-
-def _has_format(folder: Path, kind: str) -> bool:
-    try:
-        raw = read_bounded(folder / "manifest.json", limit=DEFAULT_LIMITS.max_manifest_bytes)
-    except (Refusal, FileNotFoundError):
-        return False
-    return format_of(raw, limits=DEFAULT_LIMITS) == kind
