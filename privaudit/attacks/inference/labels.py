@@ -53,7 +53,7 @@ class LabelsFromPermutation:
     round: int | None = None
     simulated_users: int = 200
     records: tuple[int, ...] = (32, 64, 128, 256)
-    penalties: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0)
+    penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
 
     name: ClassVar[str] = "inference/labels-from-permutation"
     version: ClassVar[str] = "1"
@@ -154,7 +154,6 @@ class LabelsFromPermutation:
         rng: np.random.Generator,
     ) -> tuple[npt.NDArray[np.float64], dict[str, float]]:
         from sklearn.linear_model import Ridge
-        from sklearn.preprocessing import StandardScaler
 
         simulated = simulate_users(
             self.simulated_users,
@@ -166,16 +165,14 @@ class LabelsFromPermutation:
         )
         features = np.stack([_features(s, spec) for s in simulated.sequences])
         kept = max(1, len(features) // 5)
-        scaler = StandardScaler().fit(features[kept:])
-        scaled = scaler.transform(features)
         errors = []
         for penalty in self.penalties:
-            model = Ridge(alpha=penalty).fit(scaled[kept:], simulated.histograms[kept:])
-            guess = _normalised(model.predict(scaled[:kept]))
+            model = Ridge(alpha=penalty).fit(features[kept:], simulated.histograms[kept:])
+            guess = _normalised(model.predict(features[:kept]))
             errors.append(float(np.abs(guess - simulated.histograms[:kept]).sum(axis=1).mean() / 2))
         penalty = self.penalties[int(np.argmin(errors))]
-        model = Ridge(alpha=penalty).fit(scaled, simulated.histograms)
-        attacked = scaler.transform(np.stack([_features(s, spec) for s in sequences]))
+        model = Ridge(alpha=penalty).fit(features, simulated.histograms)
+        attacked = np.stack([_features(s, spec) for s in sequences])
         diagnostics = {
             "ridge-penalty": penalty,
             "simulated-users": float(len(features)),

@@ -1,0 +1,1 @@
+"""The rules behind :mod:`privaudit.testing`."""
