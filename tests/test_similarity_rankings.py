@@ -17,6 +17,7 @@ from privaudit.similarity import (
     pairwise_distances,
     rank_biased_overlap,
 )
+from privaudit.similarity._rank_kernel import BLOCK
 
 PERSISTENCE = st.sampled_from([0.01, 0.5, 0.9, 0.99, 0.999])
 
@@ -126,6 +127,20 @@ def test_jaccard_matrix_equals_the_set_formula(sequences):
     for i, j in itertools.product(range(5), repeat=2):
         a, b = set(sequences[i]), set(sequences[j])
         assert matrix[i, j] == 1 - len(a & b) / len(a | b)
+
+
+@pytest.mark.parametrize("coordinates", [BLOCK, BLOCK + 1, 5 * BLOCK, 400 * BLOCK])
+def test_rankings_that_span_several_look_up_tables_are_compared_in_full(coordinates):
+    # With k = 100 items a row, the gaps between coordinates are closed beyond 100 tables.
+    rng = np.random.default_rng(1)
+    pool = np.unique(np.append(rng.integers(0, coordinates, 150), [0, coordinates - 1]))
+    sequences = np.array([rng.permutation(pool)[:100] for _ in range(4)])
+    by_set = pairwise_distances(sequences, metric="jaccard")
+    by_rank = pairwise_distances(sequences, metric="rbo", persistence=0.9)
+    for i, j in itertools.combinations(range(4), 2):
+        assert by_set[i, j] == jaccard(sequences[i], sequences[j])
+        expected = 1 - slow_rbo(sequences[i].tolist(), sequences[j].tolist(), 0.9)
+        assert by_rank[i, j] == pytest.approx(expected, abs=1e-14)
 
 
 def test_jaccard_of_one_pair_takes_unequal_lengths():
