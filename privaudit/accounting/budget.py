@@ -1,0 +1,352 @@
+"""The budget of a run: what its ledger of privacy events amounts to, by cluster size."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from privaudit.accounting._history import (
+    Report,
+    seen_by_one_observer,
+    simultaneous,
+    story,
+    worst_histories,
+)
+from privaudit.accounting._literature import fmt21_minimum_users
+from privaudit.accounting.bracket import Bracket, check_count, check_delta
+from privaudit.accounting.composition import theorem2_delta_s
+from privaudit.accounting.vector import (
+    ShuffledVector,
+    compose_coordinate,
+    compose_local_per_coordinate,
+    compose_theorem2,
+    compose_vectors,
+)
+from privaudit.errors import ConfigurationError
+from privaudit.ledger import LaplaceVector, PrivacyEvent, UnprotectedRelease
+
+__all__ = ["Budget", "BudgetRow", "UncoveredRelease", "budget"]
+
+COORDINATE = "one coordinate, shuffled (Theorem 1 with a rigorous bound)"
+THEOREM2 = "whole less important subvector: paper's Theorem 2"
+LOCAL = "whole subvector: local guarantee (Theorem A)"
+BASIC = "whole subvector: shuffled, basic"
+REFINED = "whole subvector: shuffled, refined"
+FLOOR = "spread-input floor"
+USER = "all that one user releases"
+MEDIAN = "median of the users' norms"
+
+Role = Literal["bracket", "local", "paper", "coordinate", "user", "other"]
+_ROLES: Mapping[str, Role] = {
+    COORDINATE: "coordinate",
+    THEOREM2: "paper",
+    LOCAL: "local",
+    REFINED: "bracket",
+    USER: "user",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """One quantity of one cluster size; the fields are those of a report's budget row.
+
+    ``rounds`` is 1 for a row of a single round; otherwise the row is the total of the worst user,
+    ``cluster_size`` is the smallest cluster it was in, and the note tells its history.
+    """
+
+    cluster_size: int
+    honest_users: int
+    clusters: int
+    rounds: int
+    epsilon0: float
+    delta: float
+    dimension: int
+    quantity: str
+    lower: float | None
+    upper: float | None
+    theorem: str
+    status: str
+    domain_ok: bool
+    note: str
+    role: Role = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class UncoveredRelease:
+    """Something released without differential privacy."""
+
+    what: str
+    observers: tuple[str, ...]
+    values_per_user_and_round: int
+    consequence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the ledger amounts to.
+
+    Attributes
+    ----------
+    rows : tuple of BudgetRow
+        About the noised subvector only, everything else being given.
+    uncovered : tuple of UncoveredRelease
+    user_level_epsilon : float
+        Epsilon of everything released about one user; ``inf`` if anything is uncovered.
+    user_level_sentence : str
+    worst_user : str
+        The user with the largest total; empty without a noised release.
+    flags : tuple of str
+        Conditions under which the bounds do not mean what they seem to.
+    """
+
+    rows: tuple[BudgetRow, ...]
+    uncovered: tuple[UncoveredRelease, ...]
+    user_level_epsilon: float
+    user_level_sentence: str
+    worst_user: str
+    flags: tuple[str, ...]
+
+
+def budget(events: Sequence[PrivacyEvent], *, delta: float, colluding_users: int = 0) -> Budget:
+    """Derive the budget of a run from its ledger.
+
+    The rows are for the observers of the shuffled reports (of all reports, where none is
+    shuffled): everything of a user that such an observer receives is composed. Parties that see
+    the same reports before they are shuffled are covered by the local rows.
+
+    Parameters
+    ----------
+    events : sequence of PrivacyEvent
+    delta : float
+        Delta of every row, of one round and in total alike.
+    colluding_users : int
+        Users of each cluster who work with the observer; they are not counted as honest.
+
+    Raises
+    ------
+    ConfigurationError
+        If the ledger is empty, delta is not in (0, 1), or a relation other than replace-one is
+        used.
+
+    Examples
+    --------
+    >>> event = PrivacyEvent(
+    ...     round=1,
+    ...     mechanism=LaplaceVector(1.0, 582026, 1.0, shuffle="per-coordinate"),
+    ...     subjects=("a", "b", "c", "d"),
+    ...     observers=("aggregation-server",),
+    ...     unit="the less important subvector of one user",
+    ... )
+    >>> [f"{row.upper:.3g}" for row in budget([event], delta=1e-5).rows if row.upper]
+    ['1', '2.73e+05', '4.73', '2.85', '2.24', '4.73']
+    """
+    check_delta(delta)
+    check_count("colluding_users", colluding_users, least=0)
+    if not events:
+        raise ConfigurationError("the ledger holds no privacy event; nothing can be accounted")
+    for event in events:
+        if event.relation != "replace-one":
+            raise ConfigurationError(
+                f"round {event.round}: the bounds are for the relation 'replace-one', not "
+                f"{event.relation!r}; replacing is the stricter, so declare that one"
+            )
+    vectors = [event for event in events if isinstance(event.mechanism, LaplaceVector)]
+    chosen = seen_by_one_observer(vectors)
+    rows: list[BudgetRow] = []
+    for report, clusters in sorted(
+        simultaneous(chosen).items(), key=lambda item: (item[0].size, repr(item[0]))
+    ):
+        rows += budget_rows(
+            Counter([report]),
+            clusters=clusters,
+            delta=delta,
+            colluding_users=colluding_users,
+            note="one round",
+        )
+    worst = worst_histories(chosen, colluding_users)
+    for user, history in worst:
+        if history.total() > 1:
+            rows += budget_rows(
+                history,
+                clusters=1,
+                delta=delta,
+                colluding_users=colluding_users,
+                note=f"total of {user}, worst-off of its cluster size: {story(history)}",
+            )
+    uncovered = _uncovered(events)
+    if worst:
+        rows.append(_user_row(rows, uncovered))
+    return Budget(
+        rows=tuple(rows),
+        uncovered=uncovered,
+        user_level_epsilon=_user_level(rows, uncovered),
+        user_level_sentence=_sentence(uncovered),
+        worst_user=worst[0][0] if worst else "",
+        flags=tuple(_flags(vectors, chosen, rows, colluding_users)),
+    )
+
+
+def budget_rows(
+    history: Counter[Report], *, clusters: int, delta: float, colluding_users: int, note: str
+) -> list[BudgetRow]:
+    """Return all rows for what one user released."""
+    smallest = min(history, key=lambda r: r.hiding(colluding_users, vector=True))
+
+    def row(quantity: str, bracket: Bracket) -> BudgetRow:
+        return BudgetRow(
+            cluster_size=smallest.size,
+            honest_users=max(1, smallest.size - colluding_users),
+            clusters=clusters,
+            rounds=history.total(),
+            epsilon0=max(r.mechanism.epsilon0 for r in history),
+            delta=delta,
+            dimension=max(r.mechanism.dimension for r in history),
+            quantity=quantity,
+            lower=bracket.lower,
+            upper=bracket.upper,
+            theorem=bracket.theorem,
+            status=bracket.status,
+            domain_ok=bracket.domain_ok,
+            note="; ".join(part for part in (note, bracket.note) if part),
+            role=_ROLES.get(quantity, "other"),
+        )
+
+    def releases(*, vector: bool) -> Counter[ShuffledVector]:
+        counted: Counter[ShuffledVector] = Counter()
+        for report, count in history.items():
+            m = report.mechanism
+            hiding = report.hiding(colluding_users, vector=vector)
+            counted[ShuffledVector(hiding, m.epsilon0, m.dimension)] += count
+        return counted
+
+    rows = [
+        row(COORDINATE, compose_coordinate(releases(vector=False), delta)),
+        row(THEOREM2, compose_theorem2(releases(vector=True), delta)),
+    ]
+    if all(report.joint for report in history):
+        whole = compose_vectors(releases(vector=True), delta)
+        rows += [
+            row(LOCAL, whole.local),
+            row(BASIC, whole.basic),
+            row(REFINED, whole.refined),
+            row(FLOOR, whole.floor),
+        ]
+    else:
+        rows.append(row(LOCAL, compose_local_per_coordinate(releases(vector=True), delta)))
+    return rows
+
+
+def _uncovered(events: Sequence[PrivacyEvent]) -> tuple[UncoveredRelease, ...]:
+    seen: dict[str, tuple[set[str], int]] = {}
+    for event in events:
+        mechanism = event.mechanism
+        if isinstance(mechanism, UnprotectedRelease):
+            what, values = mechanism.what, mechanism.dimension
+        elif mechanism.clip_source == "median-of-users":
+            what, values = MEDIAN, 1
+        else:
+            continue
+        observers, most = seen.get(what, (set(), 0))
+        seen[what] = observers | set(event.observers), max(most, values)
+    return tuple(
+        UncoveredRelease(
+            what=what,
+            observers=tuple(sorted(observers)),
+            values_per_user_and_round=values,
+            consequence=(
+                "computed from the users' data and released without noise: no finite epsilon "
+                "holds for a user's data as a whole"
+            ),
+        )
+        for what, (observers, values) in sorted(seen.items())
+    )
+
+
+def _user_level(rows: Sequence[BudgetRow], uncovered: Sequence[UncoveredRelease]) -> float:
+    if uncovered:
+        return math.inf
+    return max((row.upper for row in rows if row.quantity == LOCAL and row.upper), default=0.0)
+
+
+def _user_row(rows: Sequence[BudgetRow], uncovered: Sequence[UncoveredRelease]) -> BudgetRow:
+    """Return the row of everything that one user releases, shuffled or not, to anyone."""
+    largest = max((row for row in rows if row.quantity == LOCAL), key=lambda row: row.upper or 0.0)
+    return replace(
+        largest,
+        quantity=USER,
+        lower=None,
+        upper=_user_level(rows, uncovered),
+        theorem="no theorem applies" if uncovered else largest.theorem,
+        status="proven",
+        note=_sentence(uncovered),
+        role="user",
+    )
+
+
+def _sentence(uncovered: Sequence[UncoveredRelease]) -> str:
+    if not uncovered:
+        return (
+            "Every release in the ledger is covered by a mechanism with differential privacy; the "
+            "user-level guarantee is the local bound on the total."
+        )
+    names = "; ".join(release.what for release in uncovered)
+    return (
+        "The user-level epsilon is infinite: differential privacy does not cover "
+        f"{names}. The bounds below are for the noised subvector only, everything else given."
+    )
+
+
+def _flags(
+    vectors: Sequence[PrivacyEvent],
+    chosen: Sequence[PrivacyEvent],
+    rows: Sequence[BudgetRow],
+    colluding_users: int,
+) -> list[str]:
+    flags = []
+    reports = {Report.of(event) for event in vectors}
+    if any(r.mechanism.clip_source == "median-of-users" for r in reports):
+        flags.append(
+            "The clipping threshold is the median of the users' norms: it depends on the data and "
+            "shows in the noise scale. Every bound holds only for a threshold fixed in advance."
+        )
+    if any(not r.joint for r in reports):
+        flags.append(
+            "Clipping is per coordinate: the bounds for joint L2 clipping do not apply, and the "
+            "loss grows with the dimension."
+        )
+    if any(r.mechanism.shuffle == "whole-report" for r in reports):
+        flags.append(
+            "Whole reports are permuted together: a report's coordinates stay linked, so the "
+            "vector rows are not amplified (only a single coordinate is)."
+        )
+    before = {party for e in vectors if e not in chosen for party in e.observers}
+    if before:
+        flags.append(
+            f"{', '.join(sorted(before))} sees reports before they are shuffled: to it the local "
+            "rows apply."
+        )
+    sizes = sorted({Report.of(event).size for event in chosen})
+    for size in sizes:
+        honest = size - colluding_users
+        if honest < 1:
+            flags.append(
+                f"{colluding_users} colluding users are all of a cluster of {size} or more than "
+                "it: its target is counted as the only honest user."
+            )
+    least = {
+        (row.epsilon0, fmt21_minimum_users(row.epsilon0, theorem2_delta_s(delta, dimension)))
+        for row in rows
+        for delta, dimension in [(row.delta, row.dimension * row.rounds)]
+    }
+    if rows and sizes:
+        need = min(count for _, count in least)
+        if sizes[0] < need:
+            flags.append(
+                "The closed form of Feldman, McMillan and Talwar (2021) needs clusters of at least "
+                f"{need} users at delta_s; the smallest cluster here has {sizes[0]}. The rows use "
+                "the exact privacy blanket, which has no such condition."
+            )
+    return flags

@@ -1,0 +1,337 @@
+"""The whole noised subvector: the paper's Theorem 2, Theorem A, and certified shuffled bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privaudit.accounting._blanket import blanket_epsilon
+from privaudit.accounting._vector import certified_renyi, clone_harmonic, orders_for
+from privaudit.accounting.bracket import (
+    Bracket,
+    OutOfDomainError,
+    check_count,
+    check_delta,
+    check_epsilon0,
+    check_finite,
+)
+from privaudit.accounting.composition import (
+    epsilon_from_rdp,
+    epsilon_of_gaussian,
+    epsilon_of_zcdp,
+    local_zcdp,
+    theorem2_delta_s,
+)
+from privaudit.accounting.coordinate import coordinate_bracket
+
+__all__ = [
+    "ShuffledVector",
+    "VectorBudget",
+    "compose_coordinate",
+    "compose_local_per_coordinate",
+    "compose_theorem2",
+    "compose_vectors",
+    "theorem2",
+    "vector_budget",
+]
+
+_UNIT = "the whole less important subvector of one user, the rest of the protocol given"
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffledVector:
+    """One round of one user: a noised vector among ``honest_users`` shuffled reports.
+
+    ``honest_users = 1`` is a report that is not shuffled. The clipping is joint and the noise
+    scale 2 * clip_norm / epsilon0 on each of ``dimension`` coordinates.
+    """
+
+    honest_users: int
+    epsilon0: float
+    dimension: int
+
+    def __post_init__(self) -> None:
+        check_count("honest_users", self.honest_users)
+        check_epsilon0(self.epsilon0)
+        check_count("dimension", self.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorBudget:
+    """Bounds on epsilon of the whole subvector over the rounds given.
+
+    Attributes
+    ----------
+    local : Bracket
+        Theorem A: no shuffling.
+    basic, refined : Bracket
+        After per-coordinate shuffling; refined also uses that the others are clipped.
+    floor : Bracket
+        Lower bound: inputs spread evenly over many coordinates.
+    """
+
+    local: Bracket
+    basic: Bracket
+    refined: Bracket
+    floor: Bracket
+
+
+def theorem2(rounds: Mapping[int, int], epsilon0: float, dimension: int, delta: float) -> Bracket:
+    """Return the epsilon of PA-CFL's Theorem 2 for rounds with one epsilon0 and dimension.
+
+    Parameters
+    ----------
+    rounds : mapping of int to int
+        Number of rounds by number of honest users in the cluster: ``{4: 98, 2: 2}``.
+    epsilon0 : float
+    dimension : int
+        d2, the coordinates of the less important subvector.
+    delta : float
+
+    Returns
+    -------
+    Bracket
+        See :func:`compose_theorem2`.
+
+    Examples
+    --------
+    >>> f"{theorem2({4: 1}, 1.0, 582026, 1e-5).upper:.3g}"
+    '2.73e+05'
+    """
+    return compose_theorem2(_releases(rounds, epsilon0, dimension), delta)
+
+
+def compose_theorem2(releases: Mapping[ShuffledVector, int], delta: float) -> Bracket:
+    r"""Return the epsilon of PA-CFL's Theorem 2, composed over the releases of one user.
+
+    :math:`\sqrt{2\ln(1/\delta')\sum_j\varepsilon_j^2}+\sum_j\varepsilon_j\tanh(\varepsilon_j/2)`
+    over all coordinates of all rounds, with :math:`\delta'=\delta/2`,
+    :math:`\delta_s=\delta/(2 d_2 T)`, and :math:`\varepsilon_j` the exact-blanket bound at
+    :math:`\delta_s` for the cluster size of the round. Proven; valid for per-coordinate clipping
+    too.
+
+    Raises
+    ------
+    OutOfDomainError
+        If there is no release or delta is not in (0, 1).
+    NumericalError
+        If an intermediate value is not finite.
+    """
+    _check_releases(releases, delta)
+    coordinates = sum(release.dimension * count for release, count in releases.items())
+    delta_s = theorem2_delta_s(delta, coordinates)
+    squares = line = 0.0
+    amplified = False
+    largest = 0.0
+    for release, count in releases.items():
+        epsilon_s = blanket_epsilon(release.honest_users, release.epsilon0, delta_s)
+        squares += count * release.dimension * epsilon_s**2
+        line += count * release.dimension * epsilon_s * math.tanh(epsilon_s / 2)
+        largest = max(largest, epsilon_s)
+        amplified = amplified or epsilon_s <= 0.99 * release.epsilon0
+    upper = math.sqrt(2 * math.log(2 / delta) * squares) + line
+    return Bracket(
+        lower=None,
+        upper=check_finite("epsilon of Theorem 2", upper),
+        delta=delta,
+        theorem="PA-CFL, Theorem 2 (advanced composition), exact privacy blanket for epsilon_s",
+        direction="upper rounded up",
+        status="proven",
+        domain_ok=True,
+        unit=_UNIT,
+        assumptions=("independent permutations of the coordinates", "fixed clipping threshold"),
+        note=(
+            f"delta_s = {delta_s:.3g}, epsilon_s = {largest:.4g}"
+            + ("" if amplified else " (no amplification by shuffling)")
+            + "; every coordinate is counted at its worst, which joint clipping rules out"
+        ),
+    )
+
+
+def _releases(
+    rounds: Mapping[int, int], epsilon0: float, dimension: int
+) -> dict[ShuffledVector, int]:
+    return {ShuffledVector(n, epsilon0, dimension): count for n, count in rounds.items()}
+
+
+def _check_releases(releases: Mapping[ShuffledVector, int], delta: float) -> None:
+    check_delta(delta)
+    if not releases:
+        raise OutOfDomainError("rounds must name at least one cluster size, e.g. {4: 100}")
+    for count in releases.values():
+        check_count("rounds", count)
+
+
+def vector_budget(rounds: Mapping[int, int], epsilon0: float, delta: float) -> VectorBudget:
+    """Bound epsilon of the jointly clipped vector over rounds with the cluster sizes given.
+
+    Parameters
+    ----------
+    rounds : mapping of int to int
+        Number of rounds by number of honest users in the cluster: ``{4: 98, 2: 2}``.
+    epsilon0 : float
+        Budget of one coordinate: noise scale 2 * clip_norm / epsilon0.
+    delta : float
+
+    Returns
+    -------
+    VectorBudget
+        See :func:`compose_vectors`; the bounds do not depend on the dimension.
+
+    Examples
+    --------
+    >>> budget = vector_budget({4: 1}, 1.0, 1e-5)
+    >>> round(budget.local.upper, 2), round(budget.basic.upper, 2), round(budget.floor.lower, 2)
+    (4.73, 2.85, 1.99)
+    """
+    return compose_vectors(_releases(rounds, epsilon0, 1), delta)
+
+
+def compose_vectors(releases: Mapping[ShuffledVector, int], delta: float) -> VectorBudget:
+    """Bound epsilon of all jointly clipped vectors that one user released.
+
+    Renyi divergences add over rounds, adaptively; the conversion to (epsilon, delta) is that of
+    Canonne, Kamath and Steinke (2020).
+
+    Raises
+    ------
+    OutOfDomainError
+        If there is no release or delta is not in (0, 1).
+    NumericalError
+        If an intermediate value is not finite.
+    """
+    _check_releases(releases, delta)
+    rho = sum(count * local_zcdp(r.epsilon0) for r, count in releases.items())
+    mu_squared = sum(count * r.epsilon0**2 / r.honest_users for r, count in releases.items())
+    rho_high = sum(
+        count * local_zcdp(r.epsilon0) * clone_harmonic(r.honest_users, math.exp(-r.epsilon0 / 2))
+        for r, count in releases.items()
+    )
+    orders = orders_for(mu_squared / 2, 1.1 * rho_high, delta)
+    basic_rdp, refined_rdp = np.zeros(len(orders)), np.zeros(len(orders))
+    convex = True
+    for release, count in releases.items():
+        one = certified_renyi(release.honest_users, release.epsilon0, orders)
+        basic_rdp += count * np.asarray(one.basic)
+        refined_rdp += count * np.asarray(one.refined)
+        convex = convex and one.convex
+    local = epsilon_of_zcdp(rho, delta)
+    basic = min(local, epsilon_from_rdp(orders, basic_rdp, delta)[0])
+    refined = min(basic, epsilon_from_rdp(orders, refined_rdp, delta)[0])
+    floor = epsilon_of_gaussian(math.sqrt(mu_squared), delta)
+    floor_note = "lower: spread inputs, the others at zero, in the limit of many coordinates"
+    shared = ("joint L2 clipping at a threshold fixed in advance", "noise scale 2 clip / epsilon0")
+    shuffled = (*shared, "an independent secret permutation of each coordinate")
+    return VectorBudget(
+        local=Bracket(
+            lower=min(local, epsilon_of_gaussian(math.sqrt(2 * rho), delta)),
+            upper=local,
+            delta=delta,
+            theorem="Theorem A: zCDP rho = epsilon0^2 / 2 a round (Bun and Steinke 2016, Prop 1.4)",
+            direction="upper rounded up",
+            status="proven",
+            domain_ok=True,
+            unit=_UNIT,
+            assumptions=shared,
+            note=floor_note.replace(", the others at zero", ""),
+        ),
+        basic=Bracket(
+            lower=min(floor, basic),
+            upper=basic,
+            delta=delta,
+            theorem="shuffled Renyi bound, the others anywhere in the interval",
+            direction="upper rounded up",
+            status="certified on a grid",
+            domain_ok=True,
+            unit=_UNIT,
+            assumptions=shuffled,
+            note=floor_note,
+        ),
+        refined=Bracket(
+            lower=min(floor, refined),
+            upper=refined,
+            delta=delta,
+            theorem="shuffled Renyi bound, the others jointly clipped too",
+            direction="upper rounded up",
+            status="certified on a grid",
+            domain_ok=convex,
+            unit=_UNIT,
+            assumptions=(*shuffled, "A_k convex in k (checked on the table, not proven)"),
+            note=floor_note if convex else "A_k is not convex on the table: the basic bound stands",
+        ),
+        floor=Bracket(
+            lower=floor,
+            upper=None,
+            delta=delta,
+            theorem="spread inputs: Gaussian DP, mu^2 = sum of epsilon0^2 / n over rounds",
+            direction="not rounded",
+            status="numerical",
+            domain_ok=True,
+            unit=_UNIT,
+            assumptions=shuffled,
+            note="attained in the limit of many coordinates",
+        ),
+    )
+
+
+def compose_coordinate(releases: Mapping[ShuffledVector, int], delta: float) -> Bracket:
+    r"""Bracket epsilon of one coordinate of all vectors that one user released.
+
+    For several rounds the upper bound is the least of: the sum of the local budgets; the sum of
+    the shuffled ones at :math:`\delta/T`; advanced composition at :math:`\delta_s=\delta/(2T)`;
+    Renyi composition without shuffling (Theorem A for one coordinate). The lower bound is that of
+    the worst single round.
+    """
+    _check_releases(releases, delta)
+    total = sum(releases.values())
+    brackets = {r: coordinate_bracket(r.honest_users, r.epsilon0, delta) for r in releases}
+    lower = max(bracket.lower or 0.0 for bracket in brackets.values())
+    first = next(iter(brackets.values()))
+    if total == 1:
+        return first
+    each = delta / total
+    half = delta / (2 * total)
+    pure = sum(count * r.epsilon0 for r, count in releases.items())
+    line = sum(
+        count * blanket_epsilon(r.honest_users, r.epsilon0, each) for r, count in releases.items()
+    )
+    shuffled = [
+        (blanket_epsilon(r.honest_users, r.epsilon0, half), count) for r, count in releases.items()
+    ]
+    squares = sum(count * e * e for e, count in shuffled)
+    advanced = math.sqrt(2 * math.log(2 / delta) * squares)
+    advanced += sum(count * e * math.tanh(e / 2) for e, count in shuffled)
+    rho = sum(count * local_zcdp(r.epsilon0) for r, count in releases.items())
+    upper = min(pure, line, advanced, epsilon_of_zcdp(rho, delta))
+    return replace(
+        first,
+        lower=min(lower, upper),
+        upper=check_finite("epsilon of one coordinate over rounds", upper),
+        theorem=first.theorem + f"; composed over {total} rounds (least of four compositions)",
+        note="lower bound: that of the worst single round",
+    )
+
+
+def compose_local_per_coordinate(releases: Mapping[ShuffledVector, int], delta: float) -> Bracket:
+    r"""Bound epsilon without shuffling when each coordinate is clipped by itself.
+
+    Every coordinate is then :math:`\varepsilon_0`-DP, so the vector is
+    :math:`d_2\varepsilon_0^2/2`-zCDP and :math:`d_2\varepsilon_0`-DP; the least of the two.
+    """
+    _check_releases(releases, delta)
+    rho = sum(count * r.dimension * local_zcdp(r.epsilon0) for r, count in releases.items())
+    pure = sum(count * r.dimension * r.epsilon0 for r, count in releases.items())
+    return Bracket(
+        lower=None,
+        upper=min(pure, epsilon_of_zcdp(rho, delta)),
+        delta=delta,
+        theorem="zCDP rho = d2 epsilon0^2 / 2 a round, each coordinate at its worst",
+        direction="upper rounded up",
+        status="proven",
+        domain_ok=True,
+        unit=_UNIT,
+        assumptions=("per-coordinate clipping at a threshold fixed in advance",),
+    )

@@ -1,0 +1,105 @@
+"""Bounds for one shuffled coordinate, against reference values, closed forms, and each other."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privaudit import accounting
+from privaudit.accounting import OutOfDomainError
+from privaudit.accounting._blanket import blanket_delta, dataset_delta
+
+
+@pytest.fixture(scope="module")
+def reference(shared: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(
+        (shared / "spec" / "accounting_reference.json").read_text(encoding="utf-8")
+    )
+    return content
+
+
+def test_blanket_profile_agrees_with_the_reference(reference: dict[str, Any]) -> None:
+    checked = 0
+    for row in reference["coordinate_delta_profile"]:
+        n, epsilon0, expected = row["n"], row["eps0"], row["delta_blanket_upper"]
+        if expected < 1e-14 or n > 100:
+            continue
+        found = blanket_delta(n, epsilon0, math.exp(-epsilon0 / 2), row["eps"])
+        assert found == pytest.approx(expected, rel=2e-3)
+        checked += 1
+    assert checked > 80
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.9])
+def test_one_user_has_the_profile_of_the_laplace_mechanism(epsilon: float) -> None:
+    # delta = 1 - exp((eps - eps0) / 2): the whole output line, no other user, by hand.
+    expected = -math.expm1((epsilon - 1.0) / 2)
+    assert blanket_delta(1, 1.0, math.exp(-0.5), epsilon) == pytest.approx(expected, rel=1e-4)
+    for others in (-1, 0, 1):
+        below = dataset_delta(1, 0.5, others, epsilon)
+        assert expected * (1 - 1e-3) <= below <= expected
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    n=st.integers(1, 30),
+    epsilon0=st.floats(0.2, 3.0),
+    log_delta=st.floats(-25.0, -3.0),
+)
+def test_lower_bound_never_exceeds_upper_bound(n: int, epsilon0: float, log_delta: float) -> None:
+    bracket = accounting.coordinate_bracket(n, epsilon0, math.exp(log_delta))
+    assert bracket.lower is not None
+    assert bracket.upper is not None
+    assert 0 <= bracket.lower <= bracket.upper <= epsilon0
+
+
+def test_more_users_never_weaken_the_bound() -> None:
+    values = [accounting.coordinate_upper(n, 1.0, 1e-5) for n in (1, 2, 3, 5, 8, 20, 21, 50, 100)]
+    assert values == sorted(values, reverse=True)
+
+
+def test_amplification_is_void_for_clusters_of_five() -> None:
+    for epsilon0 in (0.5, 1.0, 2.0):
+        lower = accounting.coordinate_bracket(5, epsilon0, 1e-5).lower
+        assert lower is not None
+        assert lower > 0.999 * epsilon0
+
+
+def test_closed_form_names_the_users_that_it_needs() -> None:
+    with pytest.raises(OutOfDomainError, match="n >= 531 here"):
+        accounting.fmt21_closed_form(20, 1.0, 1e-5)
+    assert accounting.fmt21_minimum_users(1.0, 8.590681515946023e-12) == 1139
+
+
+@pytest.mark.parametrize(("prefix", "laplace"), [("laplace", True), ("generic", False)])
+def test_balle_closed_forms_agree_with_their_authors_code(
+    reference: dict[str, Any], prefix: str, laplace: bool
+) -> None:
+    functions = {
+        f"Blanket19 Hoeffding {prefix}": accounting.hoeffding_blanket,
+        f"Blanket19 Bennett {prefix}": accounting.bennett_blanket,
+    }
+    checked = 0
+    for row in reference["coordinate_level"]:
+        for name, function in functions.items():
+            if row["method"].startswith(name):
+                found = function(row["n"], row["eps0"], row["delta"], laplace=laplace)
+                assert found == pytest.approx(row["eps"], rel=1e-3)
+                checked += 1
+    assert checked == 200
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon0", "delta"),
+    [(0, 1.0, 1e-5), (4, 0.0, 1e-5), (4, math.inf, 1e-5), (4, 1.0, 0.0), (4, 1.0, 1.0)],
+)
+def test_parameters_outside_the_domain_are_refused(n: int, epsilon0: float, delta: float) -> None:
+    for function in (accounting.coordinate_upper, accounting.fmt21_closed_form):
+        with pytest.raises(OutOfDomainError):
+            function(n, epsilon0, delta)

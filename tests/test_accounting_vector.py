@@ -1,0 +1,116 @@
+"""Bounds for the whole vector: Theorem A, Theorem 2, certified shuffled bounds, the floor."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privaudit import accounting
+from privaudit.accounting._moments import clone_moments, zcdp_of_clones
+from privaudit.accounting._vector import certified_renyi
+from privaudit.errors import ConfigurationError
+
+
+@pytest.fixture(scope="module")
+def reference(shared: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(
+        (shared / "spec" / "accounting_reference.json").read_text(encoding="utf-8")
+    )
+    return content
+
+
+def test_clone_moments_agree_with_the_reference_and_stay_below_theorem_b(
+    reference: dict[str, Any],
+) -> None:
+    for row in reference["A_k_reference"]:
+        orders = np.array([row["alpha"]])
+        moment = clone_moments(row["k"], row["t"], orders)
+        value = float(np.log1p(moment[0])) / (row["alpha"] - 1)
+        assert value == pytest.approx(row["log_A_over_am1"], rel=1e-9)
+        assert value <= row["alpha"] * zcdp_of_clones(row["k"], row["t"]) * (1 + 1e-9)
+
+
+def test_one_clone_has_the_renyi_divergence_of_the_laplace_mechanism() -> None:
+    alpha, t = 3.0, 0.7
+    laplace = math.log(
+        alpha / (2 * alpha - 1) * math.exp((alpha - 1) * t)
+        + (alpha - 1) / (2 * alpha - 1) * math.exp(-alpha * t)
+    )
+    three_atoms = math.log1p(float(clone_moments(1, t, np.array([alpha]))[0]))
+    # Jensen's bound at three atoms lies above the exact divergence and below zCDP t^2 / 2.
+    assert laplace <= three_atoms <= (alpha - 1) * alpha * t * t / 2
+
+
+@pytest.mark.parametrize("n", [2, 4, 5, 10])
+def test_vector_bounds_agree_with_the_reference(reference: dict[str, Any], n: int) -> None:
+    rows = [r for r in reference["vector_level"]["rows"] if r["n"] == n and r["eps0"] in (0.5, 2)]
+    assert rows
+    for row in rows:
+        found = accounting.vector_budget({n: row["T"]}, row["eps0"], row["delta"])
+        local, basic, refined = found.local.upper, found.basic.upper, found.refined.upper
+        floor = found.floor.lower
+        assert local == pytest.approx(row["local_no_shuffle_rdp_eps"], rel=2e-3)
+        assert basic == pytest.approx(row["shuffled_basic_rdp_eps"], rel=0.02)
+        assert refined == pytest.approx(row["shuffled_refined_rdp_eps"], rel=0.02)
+        assert floor == pytest.approx(row["gdp_floor_eps"], rel=1e-6)
+        assert floor is not None
+        assert basic is not None
+        assert refined is not None
+        assert local is not None
+        assert floor <= refined <= basic <= local
+
+
+def test_certified_bounds_lie_above_explicit_attacks(reference: dict[str, Any]) -> None:
+    for row in reference["vector_level_lower_bounds"]:
+        if row["n"] > 10:
+            continue
+        found = accounting.vector_budget({row["n"]: row["T"]}, row["eps0"], row["delta"])
+        assert found.refined.upper is not None
+        assert found.refined.upper >= row["lb_eps"]
+
+
+def test_theorem_2_agrees_with_the_reference(reference: dict[str, Any]) -> None:
+    for row in reference["vector_level"]["rows"]:
+        if row["n"] not in (4, 100) or row["T"] != 1:
+            continue
+        found = accounting.theorem2({row["n"]: 1}, row["eps0"], row["d2"], row["delta"])
+        assert found.upper == pytest.approx(row["theorem2_eps"], rel=2e-3)
+
+
+def test_a_single_user_has_no_amplification() -> None:
+    budget = accounting.vector_budget({1: 7}, 1.0, 1e-5)
+    assert budget.basic.upper == budget.local.upper == budget.refined.upper
+
+
+def test_renyi_bounds_add_over_rounds() -> None:
+    # Seven rounds of four and three of two, by hand from the single-round bounds.
+    found = accounting.vector_budget({4: 7, 2: 3}, 1.0, 1e-5)
+    orders = tuple(1 + a for a in np.geomspace(0.5, 30, 60))
+    total = 7 * np.array(certified_renyi(4, 1.0, orders).basic)
+    total += 3 * np.array(certified_renyi(2, 1.0, orders).basic)
+    by_hand, _ = accounting.epsilon_from_rdp(orders, total, 1e-5)
+    assert found.basic.upper == pytest.approx(by_hand, rel=5e-3)
+
+
+def test_conversion_agrees_with_dp_accounting() -> None:
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    orders = [1.5, 2.0, 4.0, 8.0, 16.0, 32.0]
+    rdp = [0.5 * a for a in orders]
+    expected, _ = rdp_privacy_accountant.compute_epsilon(orders, rdp, 1e-5)
+    assert accounting.epsilon_from_rdp(orders, rdp, 1e-5)[0] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.5, 1.99309), (1.0, 4.37718), (10.0, 91.81729)])
+def test_gaussian_epsilon_solves_its_equation(mu: float, epsilon: float) -> None:
+    assert accounting.epsilon_of_gaussian(mu, 1e-5) == pytest.approx(epsilon, rel=1e-5)
+
+
+def test_empty_histories_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="at least one cluster size"):
+        accounting.vector_budget({}, 1.0, 1e-5)
