@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from privaudit.errors import ConfigurationError, UnmetRequirementsError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
 
 __all__ = [
     "EVIDENCED",
@@ -30,6 +30,7 @@ __all__ = [
     "Coalition",
     "MemoryRecorder",
     "Message",
+    "NullRecorder",
     "Party",
     "PartyId",
     "Recorder",
@@ -41,13 +42,13 @@ __all__ = [
 
 PartyId: TypeAlias = str
 Array: TypeAlias = npt.NDArray[Any]
-JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Capability(StrEnum):
-    """Something that an adversary may know or that may hold of a run, named as in the literature."""
+    """What an adversary may know, or what may hold of a run, named as in the literature."""
 
     MODEL_ARCHITECTURE = "model-architecture"
     MODEL_PARAMETERS = "model-parameters"
@@ -233,8 +234,6 @@ class Transcript:
         if not coalition.members:
             raise ConfigurationError("a coalition needs at least one party")
         for member in sorted(coalition.members - known):
-            from privaudit.errors import did_you_mean
-
             raise ConfigurationError(
                 f"'{member}' is not a party of this run; parties are "
                 f"{', '.join(party.id for party in self.parties)}."
@@ -410,6 +409,35 @@ class MemoryRecorder:
     def truth(self) -> Truth:
         """Return the truth recorded so far."""
         return Truth({t: MappingProxyType(dict(a)) for t, a in self._truth.items()})
+
+
+class NullRecorder:
+    """A recorder that keeps nothing: for runs of which only the outcome is wanted."""
+
+    def declare(self, parties: Sequence[Party], *, facts: Iterable[Capability] = ()) -> None:
+        """Do nothing; see :class:`Recorder`."""
+
+    def send(
+        self,
+        *,
+        kind: str,
+        sender: PartyId,
+        receiver: PartyId,
+        round: int | None = None,
+        arrays: Mapping[str, Array] | None = None,
+        meta: Mapping[str, JSON] | None = None,
+    ) -> Message:
+        """Return the message without keeping it; see :class:`Recorder`."""
+        return Message(0, round, kind, sender, receiver, arrays or _EMPTY, meta or _EMPTY)
+
+    def publish(self, name: str, value: JSON | Array) -> None:
+        """Do nothing; see :class:`Recorder`."""
+
+    def keep_secret(self, party: PartyId, name: str, array: Array) -> None:
+        """Do nothing; see :class:`Recorder`."""
+
+    def note_truth(self, target: str, **arrays: Array) -> None:
+        """Do nothing; see :class:`Recorder`."""
 
 
 def check_parties(parties: Sequence[Party], *, already: Sequence[Party]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# One thread a library: several test processes share the cores.
+import pytest
+
+# One thread a library: several test processes share the cores. pytest imports this file before
+# any test module imports numpy or torch.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-
-import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -1,0 +1,1 @@
+"""From a configuration to recorded runs, measured cells, and the content of a report."""

@@ -153,6 +153,10 @@ def measure(cell: Cell) -> Measurement:
         return ended("not-applicable", str(error))
     except PrivauditError as error:
         return ended("failed", str(error))
+    except Exception as error:
+        # The boundary of a campaign: whatever a (perhaps third-party) attack raises becomes a row
+        # of the report that names it, and the other cells go on.
+        return ended("failed", f"{type(error).__name__}: {error}")
     kept = dict(zip(guesses.target_ids, guesses.values, strict=True)) if cell.keep_guesses else {}
     return Measurement(
         "measured",
@@ -165,7 +169,7 @@ def measure(cell: Cell) -> Measurement:
 
 
 class CellStore:
-    """Finished cells in a folder, one JSON file each, written atomically; none is computed twice."""
+    """Finished cells in a folder, written atomically; none is computed twice."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -176,9 +180,7 @@ class CellStore:
         path = self.folder / f"{cell.key()}.json"
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-            guesses = (
-                load_file(path.with_suffix(".safetensors")) if value["guesses"] else {}
-            )
+            guesses = load_file(path.with_suffix(".safetensors")) if value["guesses"] else {}
             return Measurement(
                 value["status"],
                 value["reason"],

@@ -34,7 +34,9 @@ def _cosines(vectors: Matrix, centroids: npt.NDArray[np.float64]) -> npt.NDArray
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1)[:, None]
     scale = norms * np.linalg.norm(centroids, axis=1)[None, :]
     dots = vectors.astype(np.float64) @ centroids.T
-    return np.divide(dots, scale, out=np.zeros_like(dots), where=scale > 0)
+    cosines: npt.NDArray[np.float64] = np.zeros_like(dots)
+    np.divide(dots, scale, out=cosines, where=scale > 0)
+    return cosines
 
 
 def _centroids(

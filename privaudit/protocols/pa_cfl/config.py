@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from privaudit.errors import ConfigurationError
+from privaudit.protocols.federation import TrainingConfig
 
 __all__ = ["PACFLConfig"]
 
 
-class PACFLConfig(BaseModel):
+class PACFLConfig(TrainingConfig):
     """Parameters of a run; ``docs/protocols/pa-cfl.md`` gives the reason for each default.
+
+    Those of :class:`privaudit.protocols.federation.TrainingConfig`, and:
 
     Attributes
     ----------
-    rounds : int
-        Communication rounds T.
-    model : str
-        Name of a network, or ``"auto"`` for the default of the data's image shape.
-    local_epochs, learning_rate, batch_size
-        Local training (paper, section 7.1).
-    update : {"fedavg", "gradient"}
-        Accumulated update over the local epochs (section 7) or one gradient (section 5.2).
     top_k_fraction : float
         k as a fraction of the dimension d, rounded down (paper: 0.0025).
     top_k : int or None
@@ -56,14 +51,6 @@ class PACFLConfig(BaseModel):
         If given, aggregates are clipped to this norm: a deviation.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    rounds: int = Field(5, ge=1)
-    model: str = "auto"
-    local_epochs: int = Field(3, ge=1)
-    learning_rate: float = Field(0.01, gt=0, allow_inf_nan=False)
-    batch_size: int = Field(64, ge=1)
-    update: Literal["fedavg", "gradient"] = "fedavg"
     top_k_fraction: float = Field(0.0025, gt=0, le=1)
     top_k: int | None = Field(None, ge=1)
     similarity: Literal["dtw", "fastdtw", "jaccard", "rbo", "cosine"] = "dtw"

@@ -129,9 +129,7 @@ def _noised(t: int, messages: list[Message], configuration: PACFLConfig) -> list
         if not isinstance(users, list | tuple) or len(users) != len(assignment):
             raise ConfigurationError(f"round {t}: the pre-clustering names another number of users")
         for cluster in np.unique(assignment):
-            members = tuple(
-                str(u) for u, c in zip(users, assignment, strict=True) if c == cluster
-            )
+            members = tuple(str(u) for u, c in zip(users, assignment, strict=True) if c == cluster)
             if set(members) <= shuffled:
                 events.append(event(True, members, kinds.AGGREGATION_SERVER))
     return events

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from privaudit.datasets.base import FederatedData
-from privaudit.errors import InvalidDataError
 from privaudit.ledger import PrivacyEvent
-from privaudit.models import build, default_model, flatten_parameters
-from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress, RoundMetrics, RunOutcome
+from privaudit.protocols.federation import Federation
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.protocols.pa_cfl.aggregation import (
     cluster_aggregates,
@@ -29,12 +27,8 @@ from privaudit.protocols.pa_cfl.sequences import (
     permutation_sequence,
     remainder_coordinates,
 )
-from privaudit.protocols.training import accuracy, local_update
 from privaudit.similarity import cosine_distances, pairwise_distances
-from privaudit.transcript import Capability, Party, PartyId, Recorder, Transcript
-
-if TYPE_CHECKING:
-    from torch import nn
+from privaudit.transcript import Party, PartyId, Recorder, Transcript
 
 __all__ = ["PACFL"]
 
@@ -85,7 +79,7 @@ class _Diverged(Exception):
 
 
 class _Run:
-    """State of one run: each user's parameters, and the random streams of the parties."""
+    """State of one run: each user's parameters, and the random stream of the MS."""
 
     def __init__(
         self,
@@ -94,57 +88,24 @@ class _Run:
         rng: np.random.Generator,
         recorder: Recorder,
     ) -> None:
-        self.config, self.data, self.recorder = config, data, recorder
-        self.users: tuple[PartyId, ...] = tuple(c.party for c in data.clients)
-        self.sizes = np.array([len(c.train) for c in data.clients], dtype=np.int64)
-        self.spec = (
-            default_model(data.image_shape, data.classes)
-            if config.model == "auto"
-            else ModelSpec(config.model, data.image_shape, data.classes)
+        self.config, self.recorder, self.groups = config, recorder, data.groups
+        self.ms_rng = rng.spawn(1)[0]
+        self.federation = Federation(
+            config,
+            data,
+            rng=rng,
+            recorder=recorder,
+            servers=(
+                Party(MS, "server", "pre-clusters the users and shuffles their reports"),
+                Party(AS, "server", "fine-clusters the users and aggregates"),
+            ),
         )
-        seed = int(rng.integers(2**31))
-        self.model: nn.Module = build(self.spec, seed=seed)
-        initial = flatten_parameters(self.model)
-        self.dimension = len(initial)
+        self.users, self.sizes = self.federation.users, self.federation.sizes
+        self.dimension = len(self.federation.initial)
         self.k = config.k(self.dimension)
-        self.parameters: Matrix = np.tile(initial, (len(self.users), 1))
-        *self.user_rngs, self.ms_rng = rng.spawn(len(self.users) + 1)
+        recorder.publish("k", self.k)
+        self.parameters: Matrix = np.tile(self.federation.initial, (len(self.users), 1))
         self.warnings: list[str] = []
-        self._announce(initial, seed)
-
-    def _announce(self, initial: npt.NDArray[np.float32], seed: int) -> None:
-        config = self.config
-        facts = {
-            Capability.MODEL_ARCHITECTURE,
-            Capability.MODEL_PARAMETERS,
-            Capability.TRAINING_PARAMETERS,
-        }
-        if config.update == "gradient":
-            facts.add(Capability.SINGLE_LOCAL_STEP)
-            if (self.sizes == 1).all():
-                facts.add(Capability.SINGLE_RECORD_UPDATES)
-        parties = [Party(u, "user", "holds records, trains locally") for u in self.users]
-        parties.append(Party(MS, "server", "pre-clusters the users and shuffles their reports"))
-        parties.append(Party(AS, "server", "fine-clusters the users and aggregates"))
-        self.recorder.declare(parties, facts=facts)
-        self.recorder.publish("configuration", config.model_dump(mode="json"))
-        self.recorder.publish(
-            "model",
-            {
-                "name": self.spec.name,
-                "input_shape": list(self.spec.input_shape),
-                "classes": self.spec.classes,
-                "dimension": self.dimension,
-                "initial_seed": seed,
-            },
-        )
-        self.recorder.publish("k", self.k)
-        self.recorder.publish("initial-parameters", initial)
-        for position, client in enumerate(self.data.clients):
-            known = {"images": client.train.images, "labels": client.train.labels}
-            if self.data.groups is not None:
-                known["group"] = np.asarray(self.data.groups[position])
-            self.recorder.note_truth(client.party, **known)
 
     def rounds(self, progress: Progress | None) -> RunOutcome:
         """Carry out the rounds until the last or until a value is not finite."""
@@ -158,9 +119,7 @@ class _Run:
             metrics.append(RoundMetrics(t, values))
             if progress is not None:
                 progress(t, self.config.rounds, metrics[-1])
-        return RunOutcome(
-            "completed", self.config.rounds, "", tuple(self.warnings), tuple(metrics)
-        )
+        return RunOutcome("completed", self.config.rounds, "", tuple(self.warnings), tuple(metrics))
 
     def _round(self, t: int) -> dict[str, float]:
         updates = self._local_training(t)
@@ -172,29 +131,11 @@ class _Run:
         return self._measure(pre, final, threshold, updates)
 
     def _local_training(self, t: int) -> Matrix:
-        config = self.config
         updates = np.empty_like(self.parameters)
-        for i, client in enumerate(self.data.clients):
-            updates[i] = local_update(
-                self.model,
-                client.train.images,
-                client.train.labels,
-                parameters=self.parameters[i],
-                learning_rate=config.learning_rate,
-                batch_size=config.batch_size,
-                epochs=config.local_epochs,
-                mode=config.update,
-                rng=self.user_rngs[i],
-            )
+        for i, user in enumerate(self.users):
+            updates[i] = self.federation.update(i, round=t, parameters=self.parameters[i])
             if not np.isfinite(updates[i]).all():
-                if t == 1:
-                    raise InvalidDataError(
-                        f"the update of {client.party} in round 1 is not finite; check its "
-                        f"images for NaN or infinite values, or lower learning_rate "
-                        f"({config.learning_rate})"
-                    )
-                raise _Diverged(f"the update of {client.party} is not finite")
-            self.recorder.note_truth(f"{client.party}/round-{t}", update=updates[i].copy())
+                raise _Diverged(f"the update of {user} is not finite")
         return updates
 
     def _permutation_sequences(
@@ -270,7 +211,7 @@ class _Run:
                 clipped,
                 threshold=threshold,
                 epsilon0=self.config.epsilon0,
-                rng=self.user_rngs[i],
+                rng=self.federation.noise_stream(i),
             )
             if not np.isfinite(reports[i]).all():
                 raise _Diverged(f"the noised report of {user} overflows (threshold {threshold:g})")
@@ -363,30 +304,18 @@ class _Run:
         threshold: float,
         updates: Matrix,
     ) -> dict[str, float]:
-        scores = [
-            accuracy(
-                self.model,
-                client.test.images,
-                client.test.labels,
-                parameters=self.parameters[i],
-                calibration=client.train.images,
-            )
-            for i, client in enumerate(self.data.clients)
-        ]
-        values = {
-            "accuracy": float(np.mean(scores)),
-            "lowest_accuracy": float(np.min(scores)),
+        values = self.federation.accuracies(self.parameters) | {
             "pre_clusters": float(len(np.unique(pre))),
             "smallest_pre_cluster": float(np.bincount(pre).min()),
             "final_clusters": float(len(np.unique(final))),
             "clipping_threshold": threshold,
-            "mean_update_norm": float(np.linalg.norm(updates, axis=1).mean()),
+            "mean_update_norm": float(np.linalg.norm(updates.astype(np.float64), axis=1).mean()),
         }
-        if self.data.groups is not None:
+        if self.groups is not None:
             from sklearn.metrics import adjusted_rand_score
 
-            values["pre_ari"] = float(adjusted_rand_score(self.data.groups, pre))
-            values["final_ari"] = float(adjusted_rand_score(self.data.groups, final))
+            values["pre_ari"] = float(adjusted_rand_score(self.groups, pre))
+            values["final_ari"] = float(adjusted_rand_score(self.groups, final))
         return values
 
     def _send(

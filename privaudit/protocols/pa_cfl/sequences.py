@@ -8,9 +8,7 @@ import numpy.typing as npt
 __all__ = ["global_permutation", "permutation_sequence", "remainder_coordinates"]
 
 
-def permutation_sequence(
-    update: npt.NDArray[np.floating], *, k: int
-) -> npt.NDArray[np.int64]:
+def permutation_sequence(update: npt.NDArray[np.floating], *, k: int) -> npt.NDArray[np.int64]:
     """Return the coordinates of the k largest magnitudes, largest first; ties by coordinate.
 
     Parameters

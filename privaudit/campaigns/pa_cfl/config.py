@@ -1,0 +1,131 @@
+"""What an audit of PA-CFL runs and measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from privaudit.campaigns.simulation import FederationConfig, SimulationConfig
+from privaudit.configuration import validated
+from privaudit.protocols.pa_cfl import PACFLConfig
+
+__all__ = ["AuditConfig", "default_parameters"]
+
+
+def default_parameters(dataset: str) -> dict[str, Any]:
+    """Return training parameters that fit a data set; the same for every protocol compared.
+
+    The paper's (learning rate 0.01, batches of 64) suit its data sets of tens of thousands of
+    records. Scikit-learn's digits give a user some 60 records, one batch an epoch, from which
+    nothing is learned in ten rounds: smaller batches and larger steps.
+    """
+    if dataset.startswith("digits"):
+        return {"rounds": 10, "learning_rate": 0.1, "batch_size": 16}
+    return {"rounds": 10}
+
+
+class AuditConfig(BaseModel):
+    """An audit of PA-CFL.
+
+    Attributes
+    ----------
+    parameters : dict
+        Of PA-CFL, over the defaults for the data set; see ``privaudit explain pa-cfl``.
+    federation : FederationConfig
+    seed : int
+    sweep_epsilon0 : tuple of float
+        Local budgets at which utility is compared, besides the audited one.
+    reference_epsilon0 : float
+        Local budget of a second recorded run, one that trains, for attacks over rounds.
+    reference_rounds : int
+        Rounds of that run.
+    probe_users : int
+        Users of the single-record runs on which gradient inversion is tried. One more than the
+        targets, because one of them colludes.
+    probe_fractions : tuple of float
+        Values of k as a fraction of the dimension (paper, figure 10: 0.1 % to 10 %).
+    delta : float
+        At which epsilon is stated.
+    confidence : float
+        Of the intervals; the headline figures hold together at this confidence (Bonferroni).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    federation: FederationConfig = FederationConfig()
+    seed: int = Field(0, ge=0)
+    sweep_epsilon0: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0)
+    reference_epsilon0: float = Field(30.0, gt=0)
+    reference_rounds: int = Field(4, ge=2)
+    probe_users: int = Field(21, ge=3)
+    probe_fractions: tuple[float, ...] = (0.001, 0.0025, 0.01, 0.05, 0.1)
+    delta: float = Field(1e-5, gt=0, lt=1)
+    confidence: float = Field(0.95, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _positive(self) -> AuditConfig:
+        if any(not e > 0 for e in self.sweep_epsilon0):
+            raise ValueError(f"sweep_epsilon0 must be positive, got {self.sweep_epsilon0}")
+        if any(not 0 < k < 1 for k in self.probe_fractions):
+            raise ValueError(f"probe_fractions must be in (0, 1), got {self.probe_fractions}")
+        return self
+
+    def protocol(self) -> PACFLConfig:
+        """Return the checked parameters of the audited protocol.
+
+        Raises
+        ------
+        ConfigurationError
+            If a parameter is unknown or out of range.
+        """
+        return validated(PACFLConfig, self._merged(), where="parameters of protocol 'pa-cfl'")
+
+    def _merged(self) -> dict[str, Any]:
+        return {**default_parameters(self.federation.dataset), **self.parameters}
+
+    def run(self, **changes: Any) -> SimulationConfig:
+        """Return the configuration of a PA-CFL run with some parameters changed."""
+        return SimulationConfig(
+            protocol="pa-cfl",
+            parameters={**self._merged(), **changes},
+            federation=self.federation,
+            seed=self.seed,
+        )
+
+    def fedavg(self) -> SimulationConfig:
+        """Return FedAvg on the same federation with the same training parameters."""
+        keys = ("rounds", "model", "local_epochs", "learning_rate", "batch_size", "update")
+        parameters = {k: v for k, v in self._merged().items() if k in keys}
+        return SimulationConfig(
+            protocol="fedavg",
+            parameters=parameters,
+            federation=self.federation,
+            seed=self.seed,
+        )
+
+    def probe(self, *, fraction: float | None) -> SimulationConfig:
+        """Return a one-round run in which every user holds one record and sends its gradient.
+
+        ``fraction`` is k over the dimension; None gives FedAvg, the undefended neighbour.
+        """
+        federation = self.federation.model_copy(
+            update={
+                "users": self.probe_users,
+                "partition": "single-record",
+                "records_per_user": None,
+            }
+        )
+        parameters: dict[str, Any] = {"rounds": 1, "update": "gradient"}
+        merged = self._merged()
+        if "model" in merged:
+            parameters["model"] = merged["model"]
+        if fraction is not None:
+            parameters |= {"top_k_fraction": fraction, "epsilon0": self.protocol().epsilon0}
+        return SimulationConfig(
+            protocol="fedavg" if fraction is None else "pa-cfl",
+            parameters=parameters,
+            federation=federation,
+            seed=self.seed,
+        )

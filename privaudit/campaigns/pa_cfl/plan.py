@@ -1,0 +1,276 @@
+"""Which attacks an audit of PA-CFL makes on which views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from privaudit.attacks.base import Attack
+from privaudit.attacks.control import linking_truth, pseudonymise
+from privaudit.attacks.inference import LabelsFromPermutation
+from privaudit.attacks.inversion import (
+    CosineInversion,
+    DeepLeakage,
+    RankProfileMatching,
+    SortedValueMatching,
+    TopKMatching,
+    ZeroFillMatching,
+)
+from privaudit.attacks.reidentification import PermutationLinking
+from privaudit.campaigns.cells import Cell, Scorer
+from privaudit.campaigns.runs import RecordedRun, knowledge_of
+from privaudit.protocols.baselines.kinds import SERVER
+from privaudit.protocols.pa_cfl import kinds
+from privaudit.scoring.labels import dominant_label, label_accuracy, label_overlap
+from privaudit.scoring.linking import link_accuracy
+from privaudit.scoring.reconstruction import identification, psnr, ssim
+from privaudit.transcript import Capability, Coalition, PartyId, Truth
+
+__all__ = ["GRANTED", "Planned", "plan_probe", "plan_training", "plan_undefended"]
+
+MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
+
+#: What the threat model grants; what a transcript does not bear out falls away.
+GRANTED = frozenset(Capability)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A cell with what a report says of it.
+
+    Attributes
+    ----------
+    cell : Cell
+    series : str
+        Name of the line in a figure that this cell belongs to.
+    title, summary : str
+        In plain words.
+    k_fraction : float or None
+        Position on the axis of such a figure.
+    headline : bool
+        Whether a verdict rests on it: an attack on PA-CFL itself at the audited parameters.
+    """
+
+    cell: Cell
+    series: str
+    title: str
+    summary: str
+    k_fraction: float | None = None
+    headline: bool = False
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:g} %"
+
+
+def _cell(
+    run: RecordedRun,
+    attack: Attack,
+    members: tuple[PartyId, ...],
+    label: str,
+    scorers: tuple[tuple[str, Scorer, str], ...],
+    *,
+    setting: str,
+    seed: int,
+    keep: bool = False,
+) -> Cell:
+    return Cell(
+        attack=attack,
+        coalition=Coalition(frozenset(members), GRANTED),
+        label=label,
+        transcript=run.transcript,
+        digest=run.digest,
+        truth=run.truth or Truth(),
+        knowledge=knowledge_of(run),
+        scorers=scorers,
+        setting=setting,
+        keep_guesses=keep,
+        seed=seed,
+    )
+
+
+def _image_scorers(run: RecordedRun) -> tuple[tuple[str, Scorer, str], ...]:
+    return (
+        ("identification", partial(identification, pool=run.auxiliary), "proportion"),
+        ("PSNR", psnr, "dB"),
+        ("SSIM", ssim, ""),
+    )
+
+
+def plan_undefended(
+    run: RecordedRun, *, fractions: tuple[float, ...], seed: int
+) -> Iterator[Planned]:
+    """Inversion of plain gradients: the reference, and the paper's figure 10(a)."""
+    scorers = _image_scorers(run)
+    make = partial(_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
+    setting = "FedAvg, one record and one gradient a user"
+    yield Planned(
+        make(DeepLeakage(), setting=setting, keep=True),
+        "undefended, DLG",
+        "Records from undefended gradients (DLG)",
+        "What the server of plain federated averaging sees is enough to rebuild users' records.",
+    )
+    yield Planned(
+        make(CosineInversion(), setting=setting, keep=True),
+        "undefended, cosine",
+        "Records from undefended gradients (cosine and total variation)",
+        "What the server of plain federated averaging sees is enough to rebuild users' records.",
+    )
+    for fraction in fractions:
+        at = f"{setting}; the {_percent(fraction)} largest entries"
+        yield Planned(
+            make(TopKMatching(source="update", k_fraction=fraction), setting=at, keep=True),
+            "top-k entries, others left free",
+            f"Records from the {_percent(fraction)} largest entries at their coordinates",
+            "Entries that are not known are left free instead of being taken to be zero.",
+            fraction,
+        )
+        yield Planned(
+            make(ZeroFillMatching(source="update", k_fraction=fraction), setting=at, keep=True),
+            "top-k entries, others taken as zero",
+            f"The same with unknown entries taken as zero, {_percent(fraction)}",
+            "A reading of the paper's figure 10(a).",
+            fraction,
+        )
+
+
+def plan_probe(
+    run: RecordedRun, *, fraction: float, headline: bool, seed: int
+) -> Iterator[Planned]:
+    """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion."""
+    scorers = _image_scorers(run)
+    setting = f"PA-CFL, one record and one gradient a user, k = {_percent(fraction)} of d"
+    colluder = run.transcript.ids("user")[0]
+    make = partial(_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
+    yield Planned(
+        make(RankProfileMatching(), (MS,), "MS"),
+        "MS, order of coordinates alone",
+        "Records from the order of coordinates alone",
+        "The management server rebuilds records from which coordinates are largest, and in which "
+        "order; it has no gradient value.",
+        fraction,
+        headline,
+    )
+    yield Planned(
+        make(SortedValueMatching(), (AS,), "AS"),
+        "AS, values without coordinates",
+        "Records from values without coordinates",
+        "The aggregation server alone matches the sizes of the important values.",
+        fraction,
+        headline,
+    )
+    yield Planned(
+        make(ZeroFillMatching(placement="as-received"), (AS,), "AS"),
+        "AS, values at wrong coordinates",
+        "Records from values taken in the order received",
+        "A reading of the paper's figure 10(b).",
+        fraction,
+    )
+    yield Planned(
+        make(TopKMatching(), (AS, colluder), "AS + 1 user"),
+        "AS + 1 user, values at true coordinates",
+        "Records from important values at their coordinates",
+        "One user gives the aggregation server the global permutation sequence, which places "
+        "every important value.",
+        fraction,
+        headline,
+    )
+    if headline:
+        yield Planned(
+            _cell(
+                run,
+                LabelsFromPermutation(round=1),
+                (MS,),
+                "MS",
+                (("label accuracy", label_accuracy, "proportion"),),
+                setting=setting,
+                seed=seed,
+            ),
+            "MS, label",
+            "The label of a user's only record",
+            "The management server reads the label off the permutation sequence.",
+            fraction,
+            True,
+        )
+
+
+def plan_training(
+    run: RecordedRun, *, headline: bool, setting: str, seed: int
+) -> Iterator[Planned]:
+    """Attacks on a training run: labels, links between rounds, and inversion if it applies."""
+    yield Planned(
+        _cell(
+            run,
+            LabelsFromPermutation(round=1),
+            (MS,),
+            "MS",
+            (
+                ("dominant label", dominant_label, "proportion"),
+                ("label overlap", label_overlap, ""),
+            ),
+            setting=f"{setting}, round 1",
+            seed=seed,
+        ),
+        "MS, labels",
+        "Which labels a user trains on",
+        "The management server infers a user's most frequent label from its permutation sequence.",
+        None,
+        headline,
+    )
+    rounds = sorted(
+        {
+            m.round
+            for m in run.transcript.messages
+            if m.kind == kinds.PERMUTATION_SEQUENCE and m.round
+        }
+    )
+    pairs = [(rounds[0], rounds[1])] if len(rounds) > 1 else []
+    if len(rounds) > 2:
+        pairs.append((rounds[0], rounds[-1]))
+    for gallery, probe in pairs:
+        yield _linking(run, gallery, probe, setting=setting, seed=seed, headline=headline)
+    for attack, members, label in (
+        (RankProfileMatching(), (MS,), "MS"),
+        (SortedValueMatching(), (AS,), "AS"),
+        (TopKMatching(), (AS, run.transcript.ids("user")[0]), "AS + 1 user"),
+    ):
+        yield Planned(
+            _cell(run, attack, members, label, _image_scorers(run), setting=setting, seed=seed),
+            "inversion of accumulated updates",
+            f"Records from accumulated updates ({label})",
+            "Gradient inversion needs an update that is one gradient of one record.",
+        )
+
+
+def _linking(
+    run: RecordedRun, gallery: int, probe: int, *, setting: str, seed: int, headline: bool
+) -> Planned:
+    rng = np.random.default_rng([seed, 4, gallery, probe])
+    hidden, users = pseudonymise(
+        run.transcript, kind=kinds.PERMUTATION_SEQUENCE, round=probe, rng=rng
+    )
+    treated = f"{run.digest}:pseudonymised:{kinds.PERMUTATION_SEQUENCE}:{probe}:{seed}"
+    cell = Cell(
+        attack=PermutationLinking(gallery_round=gallery),
+        coalition=Coalition(frozenset({MS}), GRANTED),
+        label="MS",
+        transcript=hidden,
+        digest=treated,
+        truth=linking_truth(run.transcript, users),
+        knowledge=knowledge_of(run),
+        scorers=(("link accuracy", link_accuracy, "proportion"),),
+        setting=f"{setting}, round {probe} linked to round {gallery}",
+        seed=seed,
+    )
+    return Planned(
+        cell,
+        "linking of rounds",
+        f"Pseudonymous users of round {probe} recognised from round {gallery}",
+        "If users sent their permutation sequences under pseudonyms, the sequences themselves "
+        "would tell who they are.",
+        None,
+        headline and probe == gallery + 1,
+    )

@@ -1,0 +1,116 @@
+"""Output for people: tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import typer
+
+__all__ = ["Steps", "count", "emit_json", "human_bytes", "progress", "table"]
+
+
+class Steps(Protocol):
+    """Told of each step done in a stage of the work."""
+
+    def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
+        """Report that ``done`` of ``total`` steps of a stage are done."""
+        ...
+
+
+def emit_json(value: Any) -> None:
+    """Print one JSON document to standard output."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def human_bytes(count: int) -> str:
+    """Return a size in units of 1,000.
+
+    Examples
+    --------
+    >>> human_bytes(2_328_104)
+    '2.33 MB'
+    """
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable")
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> count(1, "message"), count(2, "message")
+    ('1 message', '2 messages')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; columns that hold only numbers and sizes are right-aligned."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    view = Table(title=title, title_justify="left", header_style="bold")
+    for position, column in enumerate(columns):
+        cells = [row[position] for row in rows]
+        numeric = bool(cells) and all(c[:1].isdigit() or c in ("", "-") for c in cells)
+        view.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        # Text, not markup: names in recordings come from strangers.
+        view.add_row(*(Text(cell) for cell in row))
+    Console(soft_wrap=False).print(view)
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Steps]:
+    """Show progress: a bar a stage on a terminal, a line a step elsewhere, nothing if quiet."""
+    if quiet:
+
+        def silent(stage: str, done: int, total: int, detail: str = "") -> None:
+            return
+
+        yield silent
+        return
+    if not sys.stderr.isatty():
+
+        def lines(stage: str, done: int, total: int, detail: str = "") -> None:
+            print(f"{stage} [{done}/{total}] {detail}".rstrip(), file=sys.stderr, flush=True)
+
+        yield lines
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[detail]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def bar(stage: str, done: int, total: int, detail: str = "") -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total, detail=detail)
+            bars.update(tasks[stage], completed=done, total=total, detail=detail)
+
+        yield bar

@@ -1,0 +1,285 @@
+"""Commands that look: verify, views, list, explain, doctor."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privaudit.cli import _options as options
+from privaudit.cli._console import count, emit_json, human_bytes, table
+from privaudit.errors import ConfigurationError, CorruptRecordingError, did_you_mean
+
+__all__ = ["bundle_of", "members_of", "register"]
+
+RunDir = Annotated[Path, typer.Argument(help="A recorded run, or the folder that holds it.")]
+INCOMPLETE = 3
+CORRUPT = 2
+
+
+def bundle_of(folder: Path) -> Path:
+    """Return the bundle that a path means: itself, or its ``run`` folder.
+
+    Raises
+    ------
+    CorruptRecordingError
+        If neither holds a manifest.
+    """
+    for candidate in (folder, folder / "run"):
+        if (candidate / "manifest.json").is_file():
+            return candidate
+    runs = sorted(p.parent for p in folder.glob("runs/*/run/manifest.json"))
+    if runs:
+        listed = ", ".join(str(p.parent) for p in runs)
+        raise CorruptRecordingError(f"{folder} holds several runs; name one of: {listed}")
+    raise CorruptRecordingError(
+        f"{folder} is not a recorded run: no manifest.json in it or in {folder / 'run'}; record "
+        "one with: privaudit simulate pa-cfl -o FOLDER"
+    )
+
+
+def members_of(coalition: str) -> tuple[str, ...]:
+    """Split ``"server,user-3"`` into its members.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is none.
+    """
+    members = tuple(part.strip() for part in coalition.split(",") if part.strip())
+    if not members:
+        raise ConfigurationError("--coalition needs at least one party, e.g. management-server")
+    return members
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+
+    @app.command()
+    def verify(run: RunDir, json: options.Json = False) -> None:
+        """Check a recording byte by byte: 0 intact, 3 incomplete, 2 corrupt."""
+        from privaudit.recording import verify as verify_bundle
+
+        folder = bundle_of(run)
+        problems = verify_bundle(folder)
+        severities = {p.severity for p in problems}
+        if json:
+            fields = ("severity", "file", "where", "what")
+            emit_json(
+                {
+                    "folder": str(folder),
+                    "intact": not severities & {"corrupt", "incomplete"},
+                    "problems": [{f: getattr(p, f) for f in fields} for p in problems],
+                }
+            )
+        else:
+            for problem in problems:
+                typer.echo(str(problem))
+            tally = Counter(p.severity for p in problems)
+            found = ", ".join(f"{n} {s}" for s, n in sorted(tally.items())) or "no problem"
+            intact = not severities & {"corrupt", "incomplete"}
+            typer.echo(f"{folder}: {'intact' if intact else 'not intact'}, {found}")
+        if "corrupt" in severities:
+            raise typer.Exit(CORRUPT)
+        if "incomplete" in severities:
+            raise typer.Exit(INCOMPLETE)
+
+    @app.command()
+    def views(
+        run: RunDir,
+        coalition: Annotated[
+            str | None,
+            typer.Option("--coalition", help="Parties that pool their views, e.g. server,user-3."),
+        ] = None,
+        json: options.Json = False,
+    ) -> None:
+        """List who saw what: kind, direction, round, shape and bytes."""
+        from privaudit.recording import read_recording
+        from privaudit.transcript import Coalition
+
+        recording = read_recording(bundle_of(run))
+        transcript = recording.transcript
+        if coalition is not None:
+            coalitions = [members_of(coalition)]
+        else:
+            users = transcript.ids("user")
+            servers = [p.id for p in transcript.parties if p.role != "user"]
+            coalitions = [(s,) for s in servers] + ([(users[0],)] if users else [])
+        listed = [
+            {"coalition": list(c), "messages": _rows(transcript.view(Coalition.of(*c)))}
+            for c in coalitions
+        ]
+        if json:
+            emit_json({"complete": recording.complete, "views": listed})
+            return
+        for entry in listed:
+            rows: Any = entry["messages"]
+            members = " + ".join(entry["coalition"])
+            total = sum(row["bytes"] for row in rows)
+            title = f"View of {members}: {count(sum(r['messages'] for r in rows), 'message')}"
+            table(
+                f"{title}, {human_bytes(total)}",
+                ("round", "kind", "from", "to", "messages", "arrays", "bytes"),
+                [
+                    (
+                        "-" if row["round"] is None else str(row["round"]),
+                        row["kind"],
+                        row["from"],
+                        row["to"],
+                        str(row["messages"]),
+                        row["arrays"],
+                        human_bytes(row["bytes"]),
+                    )
+                    for row in rows
+                ],
+            )
+        others = len(transcript.ids("user")) - 1
+        if coalition is None and others > 0:
+            typer.echo(f"and {count(others, 'other user')}; any coalition: --coalition a,b")
+        for problem in recording.problems:
+            typer.echo(str(problem), err=True)
+
+    @app.command(name="list")
+    def list_(
+        what: Annotated[
+            str,
+            typer.Argument(help="protocols, attacks, datasets, models or similarities; or all."),
+        ] = "all",
+        json: options.Json = False,
+    ) -> None:
+        """List what there is to choose from."""
+        catalogues = _catalogues()
+        if what != "all" and what not in catalogues:
+            raise ConfigurationError(
+                f"nothing is listed as '{what}'; allowed are all, {', '.join(catalogues)}."
+                f"{did_you_mean(what, catalogues)}"
+            )
+        chosen = catalogues if what == "all" else {what: catalogues[what]}
+        if json:
+            emit_json(chosen)
+            return
+        for title, entries in chosen.items():
+            table(title, ("name", "what it is"), list(entries.items()))
+
+    @app.command()
+    def explain(
+        name: Annotated[str, typer.Argument(help="A protocol or attack, as listed.")],
+    ) -> None:
+        """Say what a protocol or attack is, what it assumes, and where it comes from."""
+        from privaudit import plugins
+
+        kinds = [kind for kind in ("protocol", "attack") if name in plugins.available(kind)]
+        if not kinds:
+            known = [n for kind in ("protocol", "attack") for n in plugins.available(kind)]
+            raise ConfigurationError(
+                f"no protocol or attack is named '{name}'; known are {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
+            )
+        for kind in kinds:
+            thing = plugins.load(kind, name)
+            typer.echo(f"{kind} {name}, version {thing.version}\n")
+            typer.echo(inspect.getdoc(thing) or "")
+            if kind == "attack":
+                typer.echo(f"\nrisk: {thing.risk}")
+                typer.echo(f"requires: {', '.join(sorted(thing.requires)) or 'nothing'}")
+                typer.echo(f"reads: {', '.join(thing.reads)}")
+            else:
+                typer.echo("\n" + (inspect.getdoc(thing.Config) or ""))
+
+    @app.command()
+    def doctor(data_root: options.DataRoot = None, json: options.Json = False) -> None:
+        """Show versions, devices and the data sets that are found."""
+        facts = _environment(data_root)
+        if json:
+            emit_json(facts)
+            return
+        table("environment", ("what", "value"), [(k, str(v)) for k, v in facts.items()])
+
+
+def _rows(view: Any) -> list[dict[str, Any]]:
+    """Group the messages of a view by round, kind, direction and shape, in order."""
+    roles = {party.id: party.role for party in view.parties}
+    numbers = Counter(party.role for party in view.parties)
+
+    def end(party: str) -> str:
+        if party in view.coalition.members or numbers[roles[party]] == 1:
+            return party
+        return party if roles[party] != "user" else "users"
+
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for message in view.messages:
+        arrays = ", ".join(
+            f"{name} {spec.dtype.lstrip('<|=')}{list(spec.shape)}"
+            for name, spec in message.specs.items()
+        )
+        key = (message.round, message.kind, end(message.sender), end(message.receiver), arrays)
+        groups.setdefault(key, []).append(message)
+    return [
+        {
+            "round": key[0],
+            "kind": key[1],
+            "from": key[2],
+            "to": key[3],
+            "messages": len(messages),
+            "arrays": key[4],
+            "bytes": sum(m.nbytes for m in messages),
+        }
+        for key, messages in groups.items()
+    ]
+
+
+def _first_line(thing: Any) -> str:
+    return (inspect.getdoc(thing) or "").splitlines()[0] if inspect.getdoc(thing) else ""
+
+
+def _catalogues() -> dict[str, dict[str, str]]:
+    from privaudit import plugins
+    from privaudit.datasets import DATASETS, describe
+    from privaudit.models import MODELS
+    from privaudit.similarity import METRICS
+
+    def loaded(kind: str) -> dict[str, str]:
+        return {n: _first_line(plugins.load(kind, n)) for n in plugins.available(kind)}
+
+    return {
+        "protocols": loaded("protocol"),
+        "attacks": loaded("attack"),
+        "datasets": {name: describe(name).summary for name in DATASETS},
+        "models": dict.fromkeys(MODELS, ""),
+        "similarities": dict.fromkeys((*METRICS, "cosine"), ""),
+    }
+
+
+def _environment(data_root: Path | None) -> dict[str, Any]:
+    import os
+    import platform
+    import shutil
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+
+    from privaudit.datasets import DATASETS, load_dataset
+    from privaudit.errors import DatasetNotFoundError
+
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "not available",
+        "chromium": shutil.which("chromium") or shutil.which("google-chrome") or "not found",
+    }
+    for package in ("privaudit", "numpy", "scipy", "torch", "torchvision", "numba", "opacus"):
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = "not installed"
+    for name in DATASETS:
+        try:
+            found = load_dataset(name, data_root=data_root)
+            facts[f"data set {name}"] = f"found, {len(found.train):,} training records"
+        except DatasetNotFoundError:
+            facts[f"data set {name}"] = "not found (--data-root or PRIVAUDIT_DATA)"
+    return facts

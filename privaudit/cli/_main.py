@@ -1,0 +1,70 @@
+"""The application, its commands, and how errors leave the process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from privaudit import __version__
+from privaudit.cli import _attack, _audit, _inspect, _simulate
+from privaudit.errors import PrivauditError
+
+__all__ = ["app", "main"]
+
+INCOMPLETE = 3
+
+app = typer.Typer(
+    name="privaudit",
+    help="Audit how much federated-learning protocols leak, and attack them to prove it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    suggest_commands=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=(
+        "Exit codes: 0 finished, 2 wrong usage, configuration or input, "
+        "3 incomplete or inconclusive. Data go to standard output, progress to standard error."
+    ),
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"privaudit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks of errors."),
+) -> None:
+    """Options of every command."""
+
+
+_audit.register(app)
+_simulate.register(app)
+_inspect.register(app)
+_attack.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; the console script's entry point."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=arguments, prog_name="privaudit")
+    except PrivauditError as error:
+        if "--debug" in arguments:
+            raise
+        print(f"privaudit: error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        print("privaudit: interrupted; finished work was kept", file=sys.stderr)
+        raise SystemExit(INCOMPLETE) from None
+    except BrokenPipeError:
+        # The reader of a pipe (``privaudit list | head``) went away.
+        sys.stderr.close()
+        raise SystemExit(0) from None

@@ -1,0 +1,116 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from privaudit.configuration import parse_assignment, read_toml
+from privaudit.errors import ConfigurationError, did_you_mean
+
+__all__ = [
+    "Config",
+    "DataRoot",
+    "Dataset",
+    "Force",
+    "Json",
+    "Out",
+    "Partition",
+    "Quiet",
+    "Rounds",
+    "Seed",
+    "Settings",
+    "Threads",
+    "Users",
+    "configuration",
+    "use_threads",
+]
+
+Out: TypeAlias = Annotated[Path, typer.Option("-o", "--out", help="Folder to write to.")]
+Force: TypeAlias = Annotated[
+    bool, typer.Option("--force", help="Replace what an earlier run wrote to the folder.")
+]
+Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+Seed: TypeAlias = Annotated[
+    int | None, typer.Option("--seed", min=0, help="Seed of everything random. [default: 0]")
+]
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
+DataRoot: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-root",
+        envvar="PRIVAUDIT_DATA",
+        help="Folder with data sets in torchvision's layout.",
+    ),
+]
+Dataset: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--dataset", help="Data set, or an .npz file. [default: digits, embedded]"),
+]
+Users: TypeAlias = Annotated[int | None, typer.Option("--users", help="Users N. [default: 20]")]
+Rounds: TypeAlias = Annotated[int | None, typer.Option("--rounds", help="Rounds T.")]
+Partition: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--partition", help="clustered, dirichlet, iid or single-record."),
+]
+Config: TypeAlias = Annotated[
+    Path | None, typer.Option("--config", help="TOML file with the configuration.")
+]
+Settings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-p",
+        "--parameter",
+        metavar="KEY=VALUE",
+        help="A parameter of the protocol, e.g. epsilon0=3 or similarity=rbo; repeatable.",
+    ),
+]
+Threads: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--threads", min=1, help="Threads of torch; results are reproducible for one number."
+    ),
+]
+
+
+def configuration(
+    *,
+    config: Path | None,
+    sections: tuple[str, ...],
+    settings: list[str] | None,
+    federation: dict[str, Any],
+    top: dict[str, Any],
+    rounds: int | None,
+) -> dict[str, Any]:
+    """Merge a TOML file with the options of the command line, which win.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file has a key that is not known.
+    """
+    values: dict[str, Any] = read_toml(config) if config is not None else {}
+    for key in values:
+        if key not in sections:
+            raise ConfigurationError(
+                f"{config}: unknown key '{key}'; known are {', '.join(sections)}."
+                f"{did_you_mean(key, sections)}"
+            )
+    parameters = dict(values.get("parameters", {}))
+    parameters.update(parse_assignment(text) for text in settings or ())
+    if rounds is not None:
+        parameters["rounds"] = rounds
+    values["parameters"] = parameters
+    given = {key: value for key, value in federation.items() if value is not None}
+    values["federation"] = {**values.get("federation", {}), **given}
+    values.update({key: value for key, value in top.items() if value is not None})
+    return values
+
+
+def use_threads(threads: int) -> None:
+    """Fix the number of threads of torch: more are slower on busy machines, and sums differ."""
+    import torch
+
+    torch.set_num_threads(threads)

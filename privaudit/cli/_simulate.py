@@ -1,0 +1,63 @@
+"""``privaudit simulate``: record one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privaudit.cli import _options as options
+from privaudit.cli._console import count, progress
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+
+    @app.command()
+    def simulate(
+        protocol: Annotated[str, typer.Argument(help="See: privaudit list protocols.")],
+        out: options.Out,
+        config: options.Config = None,
+        parameter: options.Settings = None,
+        dataset: options.Dataset = None,
+        data_root: options.DataRoot = None,
+        users: options.Users = None,
+        partition: options.Partition = None,
+        rounds: options.Rounds = None,
+        seed: options.Seed = None,
+        threads: options.Threads = 1,
+        force: options.Force = False,
+        quiet: options.Quiet = False,
+    ) -> None:
+        """Run a protocol and record who saw what: OUT/run, and the truth apart in OUT/truth."""
+        from privaudit.campaigns.simulation import SimulationConfig, record_run
+        from privaudit.configuration import validated
+        from privaudit.protocols.base import RoundMetrics
+
+        values = options.configuration(
+            config=config,
+            sections=("parameters", "federation", "seed"),
+            settings=parameter,
+            federation={"dataset": dataset, "users": users, "partition": partition},
+            top={"seed": seed, "protocol": protocol},
+            rounds=rounds,
+        )
+        resolved = validated(SimulationConfig, values, where=str(config or "options"))
+        options.use_threads(threads)
+        with progress(quiet=quiet) as steps:
+
+            def on_round(done: int, total: int, metrics: RoundMetrics) -> None:
+                accuracy = metrics.values.get("accuracy")
+                detail = "" if accuracy is None else f"accuracy {accuracy:.1%}"
+                steps(f"{protocol}: rounds", done, total, detail)
+
+            outcome = record_run(
+                resolved, Path(out), data_root=data_root, force=force, progress=on_round
+            )
+        for warning in outcome.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        ended = outcome.reason or f"completed {count(outcome.rounds, 'round')}"
+        typer.echo(f"{protocol} {ended}; recorded in {out / 'run'}, truth apart in {out / 'truth'}")
