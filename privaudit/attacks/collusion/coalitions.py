@@ -68,7 +68,8 @@ def coalitions(
         sets = dict.fromkeys(frozenset(m) for m in members)
         # A coalition of everybody has nobody left to learn about.
         kept = [s for s in sets if not set(users) <= s]
-        if kept and all(c.coalitions[0].members != kept[0] for c in found):
+        listed = [{coalition.members for coalition in c.coalitions} for c in found]
+        if kept and not any(kept[0] in members for members in listed):
             made = tuple(Coalition(s, granted) for s in kept)
             found.append(CoalitionClass(label, len(kept[0]), made))
 
