@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import stat
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from privaudit.errors import ConfigurationError, CorruptRecordingError
-from privaudit.recording import BundleRecorder, read_recording, read_truth, verify
+from privaudit.recording import (
+    DEFAULT_LIMITS,
+    BundleRecorder,
+    Limits,
+    Manifest,
+    read_recording,
+    read_truth,
+    verify,
+)
 from privaudit.transcript import (
+    Array,
     Capability,
     Coalition,
     MemoryRecorder,
@@ -58,7 +69,10 @@ def run(recorder: Recorder) -> None:
     recorder.publish("dimension", 6)
     recorder.publish("prime", np.array(97, np.uint64))
     for round in (1, 2):
-        model = {"weight": rng.normal(size=(2, 3)).astype(np.float32), "bias": np.zeros(2)}
+        model: dict[str, Array] = {
+            "weight": rng.normal(size=(2, 3)).astype(np.float32),
+            "bias": np.zeros(2),
+        }
         for user in ("user-1", "user-2"):
             recorder.send(kind="model", sender="server", receiver=user, round=round, arrays=model)
             recorder.send(
@@ -339,11 +353,17 @@ def test_the_truth_must_lie_apart(tmp_path: Path, truth: str) -> None:
 def test_what_no_reader_would_accept_is_not_written(
     tmp_path: Path, change: dict[str, Any], problem: str
 ) -> None:
-    good: dict[str, Any] = {"kind": "k", "sender": "user-1", "receiver": "server"}
+    good: dict[str, Any] = {
+        "kind": "k",
+        "sender": "user-1",
+        "receiver": "server",
+        "arrays": {"gradient": np.zeros(3)},
+    }
     with BundleRecorder(tmp_path, protocol="example") as recorder:
         recorder.declare(PARTIES)
         with pytest.raises(ConfigurationError, match=problem):
             recorder.send(**(good | change))
+        assert list((tmp_path / "arrays").iterdir()) == []
         recorder.send(**good)
         recorder.finish({})
     recording = read_recording(tmp_path)
@@ -359,3 +379,31 @@ def test_deep_meta_is_refused_in_writing(tmp_path: Path) -> None:
         recorder.declare(PARTIES)
         with pytest.raises(ConfigurationError, match="32 levels"):
             recorder.publish("deep", deep)
+
+
+def test_the_guide_shows_how_to_write_a_bundle_without_privaudit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (Path(__file__).resolve().parents[1] / "docs" / "recording.md").read_text()
+    (code,) = re.findall(r"```python\n(# Without privaudit.*?)```", guide, flags=re.DOTALL)
+    assert "privaudit." not in code  # imports nothing of ours
+    assert len([line for line in code.splitlines() if not line.startswith("#")]) <= 20
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
+    recording = read_recording(tmp_path / "by-hand")
+    (message,) = recording.transcript.messages
+    np.testing.assert_array_equal(message.arrays["gradient"], np.zeros((2, 3), np.float32))
+    assert (message.round, message.sender, message.receiver) == (1, "user-1", "server")
+    # Written by hand it carries no digest of its manifest; nothing else is amiss.
+    (warning,) = verify(tmp_path / "by-hand")
+    assert (warning.severity, warning.where) == ("warning", "'digest'")
+
+
+def test_the_guide_lists_every_key_and_limit() -> None:
+    guide = (Path(__file__).resolve().parents[1] / "docs" / "recording.md").read_text()
+    for item in (*fields(Manifest), *fields(Limits)):
+        assert f"`{item.name}`" in guide, item.name
+    for item in fields(Limits):
+        shown = re.search(rf"`{item.name}` \| ([0-9,]+) ", guide)
+        assert shown is not None, item.name
+        assert int(shown[1].replace(",", "")) == getattr(DEFAULT_LIMITS, item.name)

@@ -572,7 +572,7 @@ def test_every_limit_holds(bundle: Path, limits: dict[str, int], match: str) -> 
 def test_a_folder_that_is_not_there_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
     for read in (read_recording, read_truth, verify):
         with pytest.raises(ConfigurationError, match="there is no folder"):
-            read(tmp_path / "nowhere")  # type: ignore[operator]
+            read(tmp_path / "nowhere")
 
 
 def test_a_truth_folder_is_no_bundle(bundle: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_an_interruption_in_the_middle_of_a_message_ends_the_recording(
     recorder.declare(PARTIES)
     send(recorder)
     log = recorder._events
-    append = type(log).append
+    append: Callable[[Any, bytes], None] = type(log).append
 
     def interrupted(self: Any, line: bytes) -> None:
         if written:

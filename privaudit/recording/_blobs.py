@@ -27,15 +27,17 @@ from privaudit.recording._problems import DEFAULT_LIMITS, Limits, Refusal
 from privaudit.transcript import Array, ArraySpec
 
 __all__ = [
+    "Blob",
     "BlobRef",
     "check_digest",
+    "encode_blob",
     "is_blob_name",
     "parse_single",
     "parse_specs",
     "read_blob",
     "single_json",
     "specs_json",
-    "write_blob",
+    "store_blob",
 ]
 
 #: Names of the types in bundles, and those of safetensors for the same.
@@ -75,6 +77,14 @@ class BlobRef:
         return sum(spec.nbytes for spec in self.specs.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A blob in memory, not yet on disk."""
+
+    ref: BlobRef
+    data: bytes
+
+
 def is_blob_name(name: str) -> bool:
     """Tell whether a recorder could have written a file of this name into ``arrays/``."""
     return _BLOB_NAME.fullmatch(name) is not None
@@ -88,15 +98,13 @@ def check_digest(value: Any, *, what: str) -> str:
     return value
 
 
-def write_blob(folder: Path, arrays: Mapping[str, Array]) -> BlobRef:
-    """Write arrays as one blob into ``folder``, unless it is there already.
+def encode_blob(arrays: Mapping[str, Array]) -> Blob:
+    """Return arrays as the bytes of one blob; equal arrays give equal bytes, in whatever order.
 
     Raises
     ------
     ConfigurationError
         If a name or type cannot be written, or the arrays exceed the limit of readers.
-    PrivauditError
-        If the disk is full or the folder cannot be written.
     """
     plain = {name: _writable(name, arrays[name]) for name in sorted(arrays)}
     total = sum(array.nbytes for array in plain.values())
@@ -106,12 +114,21 @@ def write_blob(folder: Path, arrays: Mapping[str, Array]) -> BlobRef:
             "are allowed: send them in parts"
         )
     data = safetensors_numpy.save(plain)
-    digest = hashlib.sha256(data).hexdigest()
-    path = folder / f"{digest}.safetensors"
-    if not path.exists():
-        write_atomically(path, data)
     specs = {name: ArraySpec(plain[name].dtype.str, plain[name].shape) for name in arrays}
-    return BlobRef(digest, specs)
+    return Blob(BlobRef(hashlib.sha256(data).hexdigest(), specs), data)
+
+
+def store_blob(folder: Path, blob: Blob) -> None:
+    """Write a blob into ``folder`` unless it is there already.
+
+    Raises
+    ------
+    PrivauditError
+        If the disk is full or the folder cannot be written.
+    """
+    path = folder / f"{blob.ref.digest}.safetensors"
+    if not path.exists():
+        write_atomically(path, blob.data)
 
 
 def _writable(name: str, array: Array) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from privaudit.transcript import JSON
 
 __all__ = ["canonical", "check_fields", "check_text", "decode", "is_count"]
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 # Below the 4,300 decimal digits that Python converts by default (sys.int_info).
@@ -165,17 +167,26 @@ def _check_depth(value: Any, depth: int) -> None:
                 _check_depth(item, depth - 1)
 
 
-def check_fields(value: Any, allowed: Sequence[str], *, what: str) -> dict[str, Any]:
-    """Return an object that has exactly the allowed keys, or raise Refusal naming the odd one."""
+def check_fields(
+    value: Any, required: Sequence[str], *, what: str, optional: Mapping[str, Any] = _NONE
+) -> dict[str, Any]:
+    """Return an object's required keys and its optional ones, which default to the given values.
+
+    Raises
+    ------
+    Refusal
+        Names a key that is unknown or missing.
+    """
     if not isinstance(value, dict):
         raise Refusal(f"{what} must be a JSON object")
+    allowed = (*required, *optional)
     for key in value:
         if key not in allowed:
             raise Refusal(f"unknown key {key[:80]!r} in {what}.{did_you_mean(key, allowed)}")
-    for key in allowed:
+    for key in required:
         if key not in value:
             raise Refusal(f"{what} lacks the key '{key}'")
-    return value
+    return {**optional, **value}
 
 
 def check_text(value: Any, *, what: str, limits: Limits, empty: bool = False) -> str:

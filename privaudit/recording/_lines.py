@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,15 @@ from privaudit.transcript import JSON, PartyId
 
 __all__ = ["Entry", "Event", "Line", "parse_entry", "parse_event", "read_lines"]
 
-EVENT_KEYS = (
-    "seq",
-    "t",
-    "round",
-    "kind",
-    "sender",
-    "receiver",
-    "arrays",
-    "specs",
-    "meta",
-    "error",
-    "prev",
-)
+_REQUIRED = ("seq", "kind", "sender", "receiver", "prev")
+_OPTIONAL: Mapping[str, Any] = {
+    "t": None,
+    "round": None,
+    "arrays": None,
+    "specs": {},
+    "meta": {},
+    "error": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ class Event:
     sender: PartyId
     receiver: PartyId
     blob: BlobRef | None
-    meta: dict[str, JSON]
+    meta: Mapping[str, JSON]
     error: str | None
     prev: str
 
@@ -94,7 +90,9 @@ def read_lines(path: Path, *, limits: Limits) -> Iterator[Line]:
 
 def parse_event(data: bytes, *, limits: Limits) -> Event:
     """Check and read one message; raise Refusal if anything in it is not as it must be."""
-    content = check_fields(decode(data, limits=limits), EVENT_KEYS, what="the line")
+    content = check_fields(
+        decode(data, limits=limits), _REQUIRED, optional=_OPTIONAL, what="the line"
+    )
     if not is_count(content["seq"]):
         raise Refusal("'seq' must be a non-negative integer")
     if content["round"] is not None and not is_count(content["round"]):

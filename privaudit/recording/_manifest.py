@@ -23,6 +23,21 @@ TRUTH_FORMAT = "privaudit-truth/1"
 #: Stands for a digest that is not there: ``prev`` of the first event, ``digest`` while hashing.
 ZEROS = "0" * 64
 
+#: What a manifest may leave out, and what is then taken.
+_OPTIONAL: Mapping[str, Any] = {
+    "observer": "all",
+    "facts": [],
+    "public": {},
+    "public_arrays": {},
+    "settings": {},
+    "reason": None,
+    "n_events": None,
+    "head_hash": None,
+    "secrets": None,
+    "outcome": None,
+    "privaudit": None,
+}
+
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -54,8 +69,9 @@ class Manifest:
     digest : str or None
         SHA-256 of the manifest's own bytes with this digest replaced by zeros. None in manifests
         written by hand.
-    format, privaudit : str
-        Format, and version of the writer.
+    format : str
+    privaudit : str or None
+        Version of privaudit that wrote the bundle; None if another system did.
     """
 
     protocol: str
@@ -73,7 +89,7 @@ class Manifest:
     outcome: Mapping[str, JSON] | None = None
     digest: str | None = None
     format: str = FORMAT
-    privaudit: str = __version__
+    privaudit: str | None = __version__
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes, which carry their own digest."""
@@ -88,7 +104,7 @@ class Manifest:
     @classmethod
     def from_bytes(cls, raw: bytes, *, limits: Limits) -> Manifest:
         """Check and read a manifest; raise Refusal if anything in it is not as it must be."""
-        content = _opened(raw, FORMAT, tuple(f.name for f in fields(cls)), limits=limits)
+        content = _opened(raw, FORMAT, ("protocol", "parties"), _OPTIONAL, limits=limits)
         outcome = content["outcome"]
         manifest = cls(
             protocol=check_text(content["protocol"], what="'protocol'", limits=limits),
@@ -110,7 +126,7 @@ class Manifest:
             secrets=_optional_digest(content["secrets"], "secrets"),
             outcome=None if outcome is None else _object(outcome, "outcome"),
             digest=content["digest"],
-            privaudit=check_text(content["privaudit"], what="'privaudit'", limits=limits),
+            privaudit=_optional_text(content["privaudit"], "privaudit", limits=limits),
         )
         if manifest.complete and (
             manifest.n_events is None or manifest.head_hash is None or not manifest.parties
@@ -137,7 +153,7 @@ class TruthManifest:
     @classmethod
     def from_bytes(cls, raw: bytes, *, limits: Limits) -> TruthManifest:
         """Check and read a manifest of truth; raise Refusal if it is not as it must be."""
-        content = _opened(raw, TRUTH_FORMAT, tuple(f.name for f in fields(cls)), limits=limits)
+        content = _opened(raw, TRUTH_FORMAT, (), {"targets": None}, limits=limits)
         return cls(
             complete=_boolean(content["complete"]),
             targets=_optional_digest(content["targets"], "targets"),
@@ -162,7 +178,14 @@ def _sealed(content: Mapping[str, Any], *, ordered: tuple[str, ...] = ()) -> byt
     return sealed + b"\n"
 
 
-def _opened(raw: bytes, expected: str, keys: tuple[str, ...], *, limits: Limits) -> dict[str, Any]:
+def _opened(
+    raw: bytes,
+    expected: str,
+    required: tuple[str, ...],
+    optional: Mapping[str, Any],
+    *,
+    limits: Limits,
+) -> dict[str, Any]:
     """Parse a manifest, check its format first, then its keys, then its digest."""
     content = decode(raw, limits=limits)
     if not isinstance(content, dict):
@@ -173,7 +196,12 @@ def _opened(raw: bytes, expected: str, keys: tuple[str, ...], *, limits: Limits)
             f"format {str(found)[:80]!r} is not supported; this version of privaudit "
             f"({__version__}) reads '{expected}' here"
         )
-    check_fields(content, keys, what="the manifest")
+    content = check_fields(
+        content,
+        ("format", "complete", *required),
+        optional={**optional, "digest": None},
+        what="the manifest",
+    )
     if content["digest"] is not None:
         digest = check_digest(content["digest"], what="'digest'").encode()
         if raw.count(digest) != 1:

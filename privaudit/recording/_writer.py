@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from privaudit.errors import ConfigurationError, PrivauditError
-from privaudit.recording._blobs import single_json, specs_json, write_blob
+from privaudit.recording._blobs import encode_blob, single_json, specs_json, store_blob
 from privaudit.recording._files import LineLog, write_atomically
 from privaudit.recording._folders import RUN, TRUTH, check_apart, check_usable, make_empty
 from privaudit.recording._json import canonical
@@ -158,8 +158,9 @@ class BundleRecorder:
         """Record a public value; see :class:`privaudit.transcript.Recorder`."""
         with self._writing():
             if isinstance(value, np.ndarray):
-                blob = write_blob(self._folder / "arrays", frozen_arrays({name: value}))
-                self._change(public_arrays={**self._manifest.public_arrays, name: blob})
+                blob = encode_blob(frozen_arrays({name: value}))
+                store_blob(self._folder / "arrays", blob)
+                self._change(public_arrays={**self._manifest.public_arrays, name: blob.ref})
             else:
                 self._change(public={**self._manifest.public, name: value})
 
@@ -248,7 +249,7 @@ class BundleRecorder:
 
     def _append_event(self, message: Message, *, t: float | None, error: str | None) -> None:
         what = f"message {message.seq} ({message.kind})"
-        blob = write_blob(self._folder / "arrays", message.arrays) if message.arrays else None
+        blob = encode_blob(message.arrays) if message.arrays else None
         line = canonical(
             {
                 "seq": message.seq,
@@ -257,8 +258,8 @@ class BundleRecorder:
                 "kind": message.kind,
                 "sender": message.sender,
                 "receiver": message.receiver,
-                "arrays": None if blob is None else blob.digest,
-                "specs": {} if blob is None else specs_json(blob.specs),
+                "arrays": None if blob is None else blob.ref.digest,
+                "specs": {} if blob is None else specs_json(blob.ref.specs),
                 "meta": message.meta,
                 "error": error,
                 "prev": self._head,
@@ -267,6 +268,8 @@ class BundleRecorder:
             ordered=("specs",),
         )
         _check_line(line, parse_event, what=what)
+        if blob is not None:
+            store_blob(self._folder / "arrays", blob)
         self._events.append(line)
         self._seq += 1
         self._head = hashlib.sha256(line).hexdigest()
@@ -289,9 +292,10 @@ class BundleRecorder:
 
 def _append_entry(log: LineLog, owner: str, who: str, name: str, array: Array) -> None:
     what = f"{name} of {owner} '{who}'"
-    blob = write_blob(log.path.parent / "arrays", frozen_arrays({name: array}))
-    line = canonical({owner: who, "name": name, **single_json(blob)}, what=what)
+    blob = encode_blob(frozen_arrays({name: array}))
+    line = canonical({owner: who, "name": name, **single_json(blob.ref)}, what=what)
     _check_line(line, functools.partial(parse_entry, owner=owner), what=what)
+    store_blob(log.path.parent / "arrays", blob)
     log.append(line)
 
 
