@@ -55,8 +55,6 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    records: bool = False
-    """Whether texts are too long for columns in a terminal: one record a row there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,9 +106,12 @@ def _check_version(file: Path, text: str) -> None:
 
 
 def _explain(error: ValidationError) -> str:
-    """Return the first problem with its key, and how many more there are."""
+    """Return the first problem with its key, and how many more there are.
+
+    An unknown key comes first: it is often the cause of a missing one.
+    """
     problems = error.errors(include_url=False)
-    first = problems[0]
+    first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     key = ".".join(str(part) for part in first["loc"]) or "the report"
     hint = ""
     if first["type"] == "extra_forbidden":

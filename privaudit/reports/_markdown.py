@@ -123,8 +123,10 @@ def _section(section: Section) -> Iterable[str]:
     yield f"## {escape(section.title)}"
     for paragraph in section.paragraphs:
         yield _paragraph(paragraph)
-    for table in (*section.tables, *section.details):
+    for table in section.tables:
         yield from _table(table)
+    for table in section.details:
+        yield from _run_in(table)
     for figure in section.figures:
         yield _figure(figure)
     for gallery in section.galleries:
@@ -200,9 +202,14 @@ def _grid(
 
 def _record(table: Table, row: Sequence[Cell]) -> str:
     """Return a row as an item of a list: its name, then each column with its value."""
-    name = f"{table.columns[0].name} {row[0].text}"
-    values = "; ".join(
-        f"{column.name}: {cell.text or 'none'}"
-        for column, cell in zip(table.columns[1:], row[1:], strict=True)
-    )
-    return _item(f"{values}.", name)
+    named = zip(table.columns[1:], row[1:], strict=True)
+    values = "; ".join(f"{column.name}: {cell.text}" for column, cell in named if cell.text)
+    return _item(f"{values}.", row[0].text)
+
+
+def _run_in(table: Table) -> Iterable[str]:
+    """Return a table of two columns as one paragraph: hundreds of targets stay a few lines."""
+    yield f"### {escape(table.caption)}"
+    yield _paragraph(f"{'; '.join(f'{row[0].text}: {row[1].text}' for row in table.rows)}.")
+    if table.note:
+        yield _paragraph(table.note)

@@ -20,7 +20,13 @@ from privaudit.reports._format import (
     span,
     visible,
 )
-from privaudit.reports.model import AuditReport, BreachingCoalition, BudgetRow, Finding
+from privaudit.reports.model import (
+    AuditReport,
+    BreachingCoalition,
+    BudgetRow,
+    Finding,
+    UncoveredRelease,
+)
 
 __all__ = ["STANDING_LIMITATION", "VERDICT_WORDS", "make_opening"]
 
@@ -248,11 +254,7 @@ def _period(row: BudgetRow) -> str:
 
 def _user_level(report: AuditReport) -> list[str]:
     if report.uncovered:
-        reasons = "; ".join(
-            f"{visible(release.what)} ({plural(release.values_per_user_and_round, 'value')} per "
-            f"user and round, seen by {_listing([visible(o) for o in release.observers] or ['?'])})"
-            for release in report.uncovered
-        )
+        reasons = "; ".join(map(_release, report.uncovered))
         return [
             "There is no differential privacy at user level, because the following leaves the "
             f"user without noise: {reasons}."
@@ -263,3 +265,10 @@ def _user_level(report: AuditReport) -> list[str]:
         f"{equals('ε', number(row.upper, toward='above'))} at {equals('δ', setting(row.delta))}."
         for row in sorted(rows, key=lambda row: (row.cluster_size, row.rounds))[:2]
     ]
+
+
+def _release(release: UncoveredRelease) -> str:
+    values = f"{plural(release.values_per_user_and_round, 'value')} per user and round"
+    observers = [visible(observer) for observer in release.observers]
+    seen = f", seen by {_listing(observers)}" if observers else ""
+    return f"{visible(release.what)} ({values}{seen})"

@@ -115,7 +115,7 @@ def _findings(report: AuditReport) -> Section:
         tables=(
             Table(
                 "findings-results",
-                "Results: value [low, high], with baseline and control",
+                "Results: value [low, high], beside baseline and control",
                 column(
                     (
                         "Finding",
@@ -124,14 +124,13 @@ def _findings(report: AuditReport) -> Section:
                         "Attack",
                         "Coalition (size)",
                         "Metric",
-                        "#Value [low, high]",
+                        "#Value",
                         "#Baseline",
                         "#Control",
                         "#n (failed)",
                     )
                 ),
                 results,
-                records=True,
             ),
             condensed(
                 Table(
@@ -151,7 +150,6 @@ def _findings(report: AuditReport) -> Section:
                         )
                     ),
                     conditions,
-                    records=True,
                 ),
                 constant=("Confidence", "Leakier if", "Setting", "Capabilities"),
             ),
@@ -200,7 +198,6 @@ def _exposure(report: AuditReport) -> Section:
             )
         ),
         rows,
-        records=True,
     )
     text = (
         "Shares are of the update's coordinates, averaged over the targets. Exact: the value is "
@@ -263,7 +260,6 @@ def _budgets(report: AuditReport) -> Section:
         "Budget by cluster size: the auditor's bracket beside the paper's own statement",
         column(names),
         tuple(row_of(row) for row in ordered),
-        records=True,
     )
     slim = condensed(table, constant=("ε₀", "δ", "Dimension", "Clusters"))
     return Section("budget", "Privacy budget by cluster size", (text,), (slim,))
@@ -281,7 +277,7 @@ def _uncovered(report: AuditReport) -> Section:
     )
     names = ("Release", "Seen by", "#Values per user and round", "Consequence")
     caption = "What users release without differential privacy"
-    tables = (Table("uncovered-table", caption, column(names), rows, records=True),) if rows else ()
+    tables = (Table("uncovered-table", caption, column(names), rows),) if rows else ()
     return Section("uncovered", "Releases that no budget covers", tables=tables)
 
 
@@ -334,7 +330,7 @@ def _claims(report: AuditReport) -> Section:
     )
     names = ("Statement", "Source", "Verdict", "Evidence")
     caption = "Statements of the paper, and what this audit found"
-    tables = (Table("claims-table", caption, column(names), rows, records=True),) if rows else ()
+    tables = (Table("claims-table", caption, column(names), rows),) if rows else ()
     return Section("claims", "The paper's claims, with evidence", tables=tables)
 
 
@@ -350,5 +346,5 @@ def _not_run(report: AuditReport) -> Section:
     )
     names = ("Attack", "Coalition", "Status", "Reason")
     caption = "Attacks that did not run, with the reason"
-    tables = (Table("not-run-table", caption, column(names), rows, records=True),) if rows else ()
+    tables = (Table("not-run-table", caption, column(names), rows),) if rows else ()
     return Section("not-run", "Attacks that did not run", tables=tables)

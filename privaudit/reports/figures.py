@@ -120,11 +120,11 @@ def psnr_by_k(
             np.array([getattr(interval, part) for interval in intervals], dtype=float)
             for part in ("value", "low", "high")
         )
-        bars = np.clip(np.nan_to_num(np.stack([value - low, high - value]), nan=0.0), 0, None)
+        bars = np.stack([value - low, high - value])
         axes.errorbar(
             positions + offset,
             np.where(np.isfinite(value), value, np.nan),
-            yerr=np.where(np.isfinite(bars), bars, 0.0),
+            yerr=np.where(np.isfinite(bars), np.clip(bars, 0, None), 0.0),
             label=_label(name),
             color=_COLOURS[index % 7],
             marker=_MARKERS[index % 7],
@@ -132,8 +132,11 @@ def psnr_by_k(
             capsize=3,
             linewidth=1.6,
         )
-        points = (f"{number(v)} at k = {_plain(k)}" for k, v in zip(ks, value, strict=True))
-        told.append(f"{visible(name)}: {', '.join(points)}.")
+        points = (
+            f"{_tell_interval(interval)} at k = {_plain(k)}"
+            for k, interval in zip(ks, intervals, strict=True)
+        )
+        told.append(f"{sentence(name)}: {', '.join(points)}.")
     axes.axhline(baseline, color=_GREY, linestyle="--", linewidth=1.5, label="baseline")
     axes.set_xticks(positions, [_plain(k) for k in ks])
     axes.set_xlabel(_label(x_label))
@@ -188,7 +191,8 @@ def epsilon_by_cluster_size(
     axes.plot(sizes, upper, "o-", color=_COLOURS[0], label="proven upper bound", markersize=5)
     axes.plot(sizes, lower, "v-", color=_COLOURS[0], label="lower bound", markersize=5, alpha=0.75)
     told += [
-        f"With {plural(n, 'user')} the bracket is {number(a)} to {number(b)}."
+        f"With {plural(n, 'user')} the bracket is {number(a, toward='below')} to "
+        f"{number(b, toward='above')}."
         for n, a, b in zip(sizes, lower, upper, strict=True)
     ]
     for role, label, style in (
@@ -201,7 +205,9 @@ def epsilon_by_cluster_size(
             where = [row.cluster_size for row in drawn]
             colour = _COLOURS[1 if role == "paper" else 2]
             axes.plot(where, values, style, label=label, markersize=5, color=colour)
-            told.append(f"The {label} line runs from {number(values[0])} to {number(values[-1])}.")
+            told.append(
+                f"The line {label!r} runs from {number(values[0])} to {number(values[-1])}."
+            )
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
     axes.set_xlabel("users in the cluster")
@@ -253,8 +259,8 @@ def exposure_bars(
     axes.grid(visible=False, axis="y")
     _legend(axes, 2)
     told = (
-        f"{row.coalition_label} (size {row.size}): {percent(row.exact_fraction)} exactly, "
-        f"{percent(row.noised_fraction)} with noise."
+        f"{sentence(row.coalition_label)} (size {row.size}): {percent(row.exact_fraction)} "
+        f"exactly, {percent(row.noised_fraction)} with noise."
         for row in ordered
     )
     alt = f"Bar chart of the share of a user's update known to each coalition. {' '.join(told)}"
@@ -377,13 +383,20 @@ def _first_gap(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, f
     return float(x[gaps[0] - 1]), float(y[gaps[0] - 1])
 
 
+def _tell_interval(interval: Interval) -> str:
+    told = number(interval.value)
+    if math.isfinite(interval.value) and not math.isfinite(interval.high - interval.low):
+        told += f" (interval {number(interval.low)} to {number(interval.high)}, not drawn)"
+    return told
+
+
 def _tell_series(name: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
     finite = np.flatnonzero(np.isfinite(y))
     if finite.size == 0:
         return f"{visible(name)}: no finite value."
     first, last = finite[0], finite[-1]
     text = (
-        f"{visible(name)}: from {number(float(y[first]))} at {_plain(float(x[first]))} "
+        f"{sentence(name)}: from {number(float(y[first]))} at {_plain(float(x[first]))} "
         f"to {number(float(y[last]))} at {_plain(float(x[last]))}"
     )
     stopped = _first_gap(x, y)
