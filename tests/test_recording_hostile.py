@@ -213,6 +213,19 @@ def test_all_problems_are_found_at_once(bundle: Path) -> None:
     ]
 
 
+def test_a_broken_manifest_does_not_hide_the_other_problems(bundle: Path) -> None:
+    (bundle / "manifest.json").write_text("{")
+    path = bundle / "events.jsonl"
+    path.write_text(path.read_text().replace('"round":1', '"round":-1'))
+    (bundle / "secrets.jsonl").write_text("x\n")
+    assert [p.file for p in verify(bundle)] == [
+        "manifest.json",
+        "events.jsonl",
+        "events.jsonl",
+        "secrets.jsonl",
+    ]
+
+
 def test_values_that_are_not_finite_are_warned_of(bundle: Path) -> None:
     array = np.array([1.0, np.nan, np.inf])
     put_blob(bundle, save({"g": array}), {"g": ["float64", [3]]})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from privaudit.errors import CorruptRecordingError
+from privaudit.errors import CorruptRecordingError, PrivauditWarning
 from privaudit.recording._blobs import BlobRef
 from privaudit.recording._files import shown_name
 from privaudit.recording._lines import Entry, Event
@@ -130,6 +131,11 @@ def read_recording(
 def read_truth(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Truth:
     """Read a truth folder; arrays are read when they are asked for.
 
+    Warns
+    -----
+    PrivauditWarning
+        If the recorder did not come to its end, or the last line was cut.
+
     Raises
     ------
     CorruptRecordingError
@@ -148,6 +154,9 @@ def read_truth(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> Truth:
         "targets.jsonl", "target", bundle, complete=manifest.complete, digest=manifest.targets
     ):
         targets.setdefault(entry.owner, {})[entry.name] = entry.blob
+    for problem in report.problems:
+        if problem.severity == "incomplete":
+            warnings.warn(f"{folder}: {problem}", PrivauditWarning, stacklevel=2)
     return Truth(
         {
             target: StoredArrays(bundle.store, refs, owner=f"target '{target}'")
@@ -187,14 +196,14 @@ def _message(event: Event, store: BlobStore) -> Message:
     )
 
 
-def scan_secrets(manifest: Manifest, bundle: Bundle) -> Iterator[tuple[int, Entry]]:
-    """Yield the numbered lines of secrets whose party is known."""
+def scan_secrets(manifest: Manifest | None, bundle: Bundle) -> Iterator[tuple[int, Entry]]:
+    """Yield the numbered lines of secrets whose party is known; any is without a manifest."""
     file = "secrets.jsonl"
-    known = {party.id for party in manifest.parties}
-    for number, entry in scan_entries(
-        file, "party", bundle, complete=manifest.complete, digest=manifest.secrets
-    ):
-        if entry.owner in known:
+    known = None if manifest is None else {party.id for party in manifest.parties}
+    complete = manifest is not None and manifest.complete
+    digest = None if manifest is None else manifest.secrets
+    for number, entry in scan_entries(file, "party", bundle, complete=complete, digest=digest):
+        if known is None or entry.owner in known:
             yield number, entry
         else:
             what = f"'party' is '{entry.owner}', which is not a party of the manifest"

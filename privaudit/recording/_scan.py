@@ -95,10 +95,13 @@ def report_state(manifest: Manifest | TruthManifest, bundle: Bundle) -> None:
         bundle.report(Problem("warning", "manifest.json", "'digest'", what))
 
 
-def scan_events(manifest: Manifest, bundle: Bundle) -> Iterator[Event]:
-    """Yield every message that can be read, in order, and report all else."""
+def scan_events(manifest: Manifest | None, bundle: Bundle) -> Iterator[Event]:
+    """Yield every message that can be read, in order, and report all else.
+
+    Without a manifest, parties and the end of the file are not checked.
+    """
     file, report = "events.jsonl", bundle.report
-    known = {party.id for party in manifest.parties}
+    known = None if manifest is None else {party.id for party in manifest.parties}
     head, number, cut = ZEROS, 0, False
     try:
         for line in read_lines(bundle.folder / file, limits=bundle.limits):
@@ -119,7 +122,8 @@ def scan_events(manifest: Manifest, bundle: Bundle) -> Iterator[Event]:
     except Refusal as refusal:
         report(Problem("corrupt", file, "", str(refusal)))
         return
-    _check_end(manifest, number, head, cut, bundle)
+    if manifest is not None:
+        _check_end(manifest, number, head, cut, bundle)
 
 
 def _parse_event(line: Line, bundle: Bundle) -> tuple[Event | None, bool]:
@@ -145,7 +149,7 @@ def _is_whole(data: bytes, bundle: Bundle) -> bool:
     return True
 
 
-def _is_sound(event: Event, number: int, head: str, known: set[str], bundle: Bundle) -> bool:
+def _is_sound(event: Event, number: int, head: str, known: set[str] | None, bundle: Bundle) -> bool:
     """Check a message against the line before it, the parties and the blobs; report the rest."""
     found: list[tuple[str, str]] = []
     where = f"line {number}"
@@ -162,7 +166,7 @@ def _is_sound(event: Event, number: int, head: str, known: set[str], bundle: Bun
         )
         found.append((f"line {number - 1}", what))
     for end, party in (("sender", event.sender), ("receiver", event.receiver)):
-        if party not in known:
+        if known is not None and party not in known:
             found.append((where, f"'{end}' is '{party}', which is not a party of the manifest"))
     for place, what in found:
         bundle.report(Problem("corrupt", "events.jsonl", place, what))

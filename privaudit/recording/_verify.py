@@ -40,17 +40,16 @@ def verify(folder: Path, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Problem, .
     bundle = Bundle.open(folder, limits=limits, report=problems.append)
     blobs = _BlobCheck(bundle)
     is_truth = format_of(raw, limits=limits) == TRUTH_FORMAT
-    finished = _verify_truth(raw, bundle, blobs) if is_truth else _verify_run(raw, bundle, blobs)
-    if finished:
+    sound = _verify_truth(raw, bundle, blobs) if is_truth else _verify_run(raw, bundle, blobs)
+    if sound:  # what a manifest that cannot be read refers to is not known
         report_unused(bundle)
     return tuple(problems)
 
 
 def _verify_run(raw: bytes, bundle: Bundle, blobs: _BlobCheck) -> bool:
+    """Verify a bundle, and tell whether its manifest could be read."""
     manifest = scan_manifest(raw, bundle)
-    if manifest is None:
-        return False
-    for name, ref in manifest.public_arrays.items():
+    for name, ref in ({} if manifest is None else manifest.public_arrays).items():
         blobs.check(ref, file="manifest.json", where=f"public array '{name}'")
     for event in scan_events(manifest, bundle):
         if event.blob is not None:
@@ -59,19 +58,20 @@ def _verify_run(raw: bytes, bundle: Bundle, blobs: _BlobCheck) -> bool:
     for number, entry in scan_secrets(manifest, bundle):
         where = f"line {number}, {entry.name} of party '{entry.owner}'"
         blobs.check(entry.blob, file="secrets.jsonl", where=where)
-    return True
+    return manifest is not None
 
 
 def _verify_truth(raw: bytes, bundle: Bundle, blobs: _BlobCheck) -> bool:
+    """Verify a truth folder, and tell whether its manifest could be read."""
     manifest = scan_truth_manifest(raw, bundle)
-    if manifest is None:
-        return False
+    complete = manifest is not None and manifest.complete
+    digest = None if manifest is None else manifest.targets
     for number, entry in scan_entries(
-        "targets.jsonl", "target", bundle, complete=manifest.complete, digest=manifest.targets
+        "targets.jsonl", "target", bundle, complete=complete, digest=digest
     ):
         where = f"line {number}, {entry.name} of target '{entry.owner}'"
         blobs.check(entry.blob, file="targets.jsonl", where=where)
-    return True
+    return manifest is not None
 
 
 class _BlobCheck:
