@@ -1,10 +1,10 @@
-"""How alike users are, judged by what the mediating server of PA-CFL sees.
+"""How alike users are, judged by what the management server of PA-CFL sees.
 
 The server receives each user's permutation sequence: the coordinates of the k largest gradient
-elements, in descending order of magnitude (Definition of the structure-aware metric, PA-CFL,
-section 5.4). This package turns N such sequences into an (N, N) distance matrix, by the paper's
-metric (`dtw`), the approximation its experiments use (`fastdtw`), and two alternatives that use
-the same message (`jaccard`, `rbo`). `cosine_distances` is a reference that is not private.
+elements, in descending order of magnitude (PA-CFL, sections 5.2 and 5.4). This package turns N
+such sequences into an (N, N) distance matrix, by the paper's metric (`dtw`), the approximation its
+experiments use (`fastdtw`), and two alternatives that use the same message (`jaccard`, `rbo`).
+`cosine_distances` is a reference that is not private.
 
 Importing the package loads numpy only; the kernels are compiled on first use.
 """

@@ -1,4 +1,4 @@
-"""Distances of full gradients: a reference, not something the mediating server could compute."""
+"""Distances of full gradients: a reference, not something the management server could compute."""
 
 from __future__ import annotations
 
