@@ -96,6 +96,16 @@ def test_baseline_links_at_random():
     assert 0.7 < np.mean(right) < 1.3  # a random matching has one fixed point on average
 
 
+def test_a_seed_that_pseudonyms_and_baseline_share_does_not_undo_the_pseudonyms():
+    transcript = make_run()
+    right = []
+    for seed in range(200):
+        treated, users = hidden(transcript, seed=seed)
+        guesses = run(view_of(treated), method="baseline", seed=seed)
+        right.append(USERS * accuracy(guesses, linking_truth(transcript, users)))
+    assert 0.7 < np.mean(right) < 1.3
+
+
 def test_the_attack_conforms():
     treated, _ = hidden(make_run())
     check_attack(PermutationLinking(), view_of(treated), Knowledge())

@@ -19,6 +19,15 @@ __all__ = ["PSEUDONYM_ROLE", "deranged", "derangement", "linking_truth", "pseudo
 PSEUDONYM_ROLE = "pseudonym"
 
 
+def _own_stream(rng: np.random.Generator, purpose: int) -> np.random.Generator:
+    """Derive a generator for one purpose.
+
+    An experiment may hand generators of one seed to the treatment and to the attack; were both to
+    draw the same permutation, a random guess would undo the treatment.
+    """
+    return np.random.default_rng([*rng.integers(2**32, size=4).tolist(), purpose])
+
+
 def derangement(n: int, *, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Draw a uniformly random permutation that leaves nothing in its place.
 
@@ -53,6 +62,7 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
     ConfigurationError
         If no payload could be exchanged, or two senders did not send to the same receivers.
     """
+    rng = _own_stream(rng, 1)
     groups: dict[tuple[str, int | None], list[Message]] = defaultdict(list)
     for message in view.messages:
         groups[message.kind, message.round].append(message)
@@ -125,7 +135,7 @@ def pseudonymise(
             f"{len(chosen)} of {len(set(senders))} senders; rounds with this kind: {rounds}"
         )
     names = [f"{PSEUDONYM_ROLE}-{i}" for i in range(len(chosen))]
-    source = rng.permutation(len(chosen))
+    source = _own_stream(rng, 2).permutation(len(chosen))
     by_slot: dict[int, Message] = {}
     users: dict[PartyId, PartyId] = {}
     for slot, name, index in zip(chosen, names, source, strict=True):
