@@ -183,23 +183,10 @@ def test_changing_the_knowledge_is_caught(case):
     caught(Vandal(), case, "view-unchanged")
 
 
-@pytest.mark.parametrize("method", ["run", "baseline"])
-def test_running_without_a_required_capability_is_caught(case, method):
+def test_running_without_a_required_capability_is_caught(case):
     class Presumes(Honest):
-        requires = Honest.requires
-
         def messages(self, view):
             return [m for m in view.select("number") if m.sender not in view.coalition.members]
-
-        def run(self, view, *, knowledge, rng):
-            if method == "baseline":
-                view.require(self.requires, attack=self.name)
-            return super().run(view, knowledge=knowledge, rng=rng)
-
-        def baseline(self, view, *, knowledge, rng):
-            if method == "run":
-                view.require(self.requires, attack=self.name)
-            return super().baseline(view, knowledge=knowledge, rng=rng)
 
     caught(Presumes(), case, "requirements")
 

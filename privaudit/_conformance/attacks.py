@@ -41,7 +41,7 @@ def check_attack(
         :class:`~privaudit.transcript.Truth` in the process is read while they run, and results
         are the same where every truth refuses to be read.
     ``requirements``
-        Without any one of the required capabilities both raise UnmetRequirementsError.
+        Without any one of the required capabilities ``run`` raises UnmetRequirementsError.
     ``same-seed``
         The same generator state gives the same guesses, to the last bit.
     ``targets``
@@ -189,17 +189,16 @@ def _check_reads(attack: Attack, view: View, knowledge: Knowledge, guesses: Gues
 def _check_requirements(attack: Attack, view: View, knowledge: Knowledge) -> None:
     for capability in sorted(attack.requires):
         without = replace(view, capabilities=view.capabilities - {capability})
-        for name, method in (("run", attack.run), ("baseline", attack.baseline)):
-            try:
-                _run(method, without, knowledge)
-            except UnmetRequirementsError:
-                continue
-            require(
-                False,
-                "requirements",
-                f"{name} of '{attack.name}' ran without {capability}, which it requires; call "
-                "view.require(self.requires, attack=self.name) first",
-            )
+        try:
+            _run(attack.run, without, knowledge)
+        except UnmetRequirementsError:
+            continue
+        require(
+            False,
+            "requirements",
+            f"'{attack.name}' ran without {capability}, which it requires; call "
+            "view.require(self.requires, attack=self.name) first",
+        )
 
 
 def _check_auxiliary(knowledge: Knowledge, truth: Truth) -> None:
