@@ -12,6 +12,7 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 __all__ = [
+    "SPACE",
     "byte_size",
     "duration",
     "equals",

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privaudit.errors import ConfigurationError, InvalidDataError
-from privaudit.reports._format import number, percent, plural, sentence, visible
+from privaudit.reports._format import SPACE, number, percent, plural, sentence, visible
 from privaudit.reports.model import BudgetRow, ExposureRow, Figure, Interval, Utility
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def exposure_bars(
         label="known with noise",
     )
     axes.set_yticks(
-        positions, [_two_lines(_label(f"{r.coalition_label} ({r.size})")) for r in ordered]
+        positions, [_two_lines(_label(f"{r.coalition_label}{SPACE}({r.size})")) for r in ordered]
     )
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the update (%)")
