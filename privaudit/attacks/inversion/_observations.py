@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privaudit.attacks.base import Knowledge
-from privaudit.attacks.inversion._options import MatchingOptions
+from privaudit.attacks.inversion._options import MatchingOptions, needs_auxiliary
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import InvalidDataError, UnmetRequirementsError
 from privaudit.models.spec import ModelSpec
@@ -91,8 +91,7 @@ def granted_auxiliary(
     view: View, knowledge: Knowledge, *, options: MatchingOptions, attack: str
 ) -> LabelledImages | None:
     """Return auxiliary records if they are granted and declared; raise if the options need them."""
-    if options.init == "class-mean" or options.prior == "pca":
-        why = "its start" if options.init == "class-mean" else "its prior"
+    if (why := needs_auxiliary(options)) is not None:
         return auxiliary_records(view, knowledge, attack=attack, why=why)
     granted = Capability.AUXILIARY_DATA in view.capabilities
     declared = knowledge.auxiliary is not None and len(knowledge.auxiliary) > 0

@@ -14,20 +14,23 @@ from privaudit.attacks.inversion._priors import Prior
 
 __all__ = ["AdamSettings", "LBFGSSettings", "Outcome", "adam", "best_of", "lbfgs"]
 
+#: Fewest and most jobs that are optimised at once, and how many gradient entries they may have in
+#: all: small networks are quicker in large chunks, large ones fall out of the cache.
+_JOBS = (16, 256)
+_NUMBERS = 2**23
+
 
 @dataclass(frozen=True, slots=True)
 class AdamSettings:
     """Adam with a cosine decay of the learning rate to zero.
 
-    ``total_variation`` weighs the mean total variation; ``signed`` uses the sign of the gradient;
-    ``chunk`` jobs are optimised at once.
+    ``total_variation`` weighs the mean total variation; ``signed`` uses the sign of the gradient.
     """
 
     iterations: int
     learning_rate: float
     total_variation: float
     signed: bool = False
-    chunk: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,11 @@ def adam(
         The iterate of lowest loss of each job, not the last one.
     """
     images, losses = [], []
-    for start in range(0, len(rows), settings.chunk):
-        part = slice(start, start + settings.chunk)
+    chunk = max(_JOBS[0], min(_JOBS[1], _NUMBERS // engine.dimension))
+    for start in range(0, len(rows), chunk):
+        part = slice(start, start + chunk)
         found, loss = _adam_chunk(
-            make(rows[part]), engine, prior, first[part], labels[part], settings
+            make(rows[part]), engine, prior.of(part), first[part], labels[part], settings
         )
         images.append(found)
         losses.append(loss)
@@ -162,7 +166,7 @@ def lbfgs(
         free.append(logits)
     best, lowest, evaluations = first.clone(), math.inf, 0
 
-    optimiser = torch.optim.LBFGS(
+    optimiser: torch.optim.Optimizer = torch.optim.LBFGS(
         free,
         lr=1.0,
         max_iter=20,
@@ -187,7 +191,7 @@ def lbfgs(
     finite = True
     for _ in range(max(1, settings.iterations // 20)):
         before = lowest
-        optimiser.step(closure)  # type: ignore[no-untyped-call]
+        optimiser.step(closure)
         finite = all(bool(torch.isfinite(variable).all()) for variable in free)
         if not finite or lowest <= settings.target or lowest >= before * (1 - 1e-6):
             break

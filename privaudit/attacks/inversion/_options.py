@@ -7,10 +7,17 @@ from typing import Literal, TypeAlias, get_args
 
 from privaudit.errors import ConfigurationError, did_you_mean
 
-__all__ = ["BatchNorm", "Initialisation", "MatchingOptions", "PriorName", "check_choice"]
+__all__ = [
+    "BatchNorm",
+    "Initialisation",
+    "MatchingOptions",
+    "PriorName",
+    "check_choice",
+    "needs_auxiliary",
+]
 
 Initialisation: TypeAlias = Literal["auto", "uniform", "class-mean"]
-PriorName: TypeAlias = Literal["none", "pca"]
+PriorName: TypeAlias = Literal["auto", "none", "gaussian", "pca"]
 BatchNorm: TypeAlias = Literal["train", "eval"]
 
 
@@ -21,6 +28,15 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
             f"{name} must be one of {', '.join(choices)}, got '{value}'."
             f"{did_you_mean(value, choices)}"
         )
+
+
+def needs_auxiliary(options: MatchingOptions) -> str | None:
+    """Return what needs auxiliary data, or None if they are optional."""
+    if options.init == "class-mean":
+        return "init 'class-mean'"
+    if options.prior in ("gaussian", "pca"):
+        return f"prior '{options.prior}'"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +57,17 @@ class MatchingOptions:
         Where the first restart begins; the others are uniform noise. ``"class-mean"`` is the mean
         auxiliary image of the guessed label and needs auxiliary data; ``"auto"`` is that when
         auxiliary data are granted and declared, and uniform otherwise.
-    prior : {"none", "pca"}
-        ``"pca"`` keeps images near the principal components of the auxiliary data. It must not be
-        used as evidence on data of few dimensions, such as 8x8 digits: it spans nearly all images
-        of the source by itself.
+    prior : {"auto", "none", "gaussian", "pca"}
+        What keeps images plausible where the observations do not determine them. ``"none"``: the
+        pixel box and total variation. ``"gaussian"``: a full-rank Gaussian around the mean
+        auxiliary image of the guessed label. ``"pca"``: the span of the leading principal
+        components of the auxiliary data. The last two need auxiliary data and take the place of
+        total variation. ``"auto"`` is ``"gaussian"`` when auxiliary data are granted and declared,
+        and ``"none"`` otherwise.
+    prior_weight : float
+        Weight of the mean squared latent variable of the ``"gaussian"`` or ``"pca"`` prior.
     components : int
-        Principal components of the prior.
+        Principal components of the ``"pca"`` prior.
     batch_norm : {"eval", "train"}
         Statistics that the users' batch normalisation used: running, or of their own records.
     device : str
@@ -54,11 +75,12 @@ class MatchingOptions:
     """
 
     iterations: int = 250
-    learning_rate: float = 0.1
+    learning_rate: float = 0.2
     total_variation: float = 0.003
     restarts: int = 1
     init: Initialisation = "uniform"
     prior: PriorName = "none"
+    prior_weight: float = 1e-3
     components: int = 80
     batch_norm: BatchNorm = "eval"
     device: str = "cpu"
@@ -73,6 +95,8 @@ class MatchingOptions:
             raise ConfigurationError(
                 f"total_variation must not be negative, got {self.total_variation}"
             )
+        if not self.prior_weight >= 0:
+            raise ConfigurationError(f"prior_weight must not be negative, got {self.prior_weight}")
         check_choice("init", self.init, get_args(Initialisation))
         check_choice("prior", self.prior, get_args(PriorName))
         check_choice("batch_norm", self.batch_norm, get_args(BatchNorm))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,11 +13,25 @@ from torch import Tensor
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
 
-__all__ = ["Pixels", "PrincipalComponents", "Prior", "class_means"]
+__all__ = [
+    "LatentGaussian",
+    "Pixels",
+    "Prior",
+    "class_gaussian",
+    "class_means",
+    "principal_components",
+]
+
+#: Least variance along an axis of a prior, so that pixels which never vary stay invertible.
+_SMALLEST = 1e-6
 
 
 class Prior(Protocol):
     """Images as a function of the variables that are optimised."""
+
+    def of(self, jobs: slice) -> Prior:
+        """Return the prior of some of the jobs."""
+        ...
 
     def variables(self, images: Tensor) -> Tensor:
         """Return the variables nearest to images (n, channels, height, width)."""
@@ -40,6 +54,10 @@ class Prior(Protocol):
 class Pixels:
     """No prior but the range: the variables are the pixels, boxed to [0, 1]."""
 
+    def of(self, jobs: slice) -> Prior:
+        """See :class:`Prior`."""
+        return self
+
     def variables(self, images: Tensor) -> Tensor:
         """See :class:`Prior`."""
         return images.clamp(0, 1)
@@ -58,44 +76,32 @@ class Pixels:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PrincipalComponents:
-    """Images near the affine span of the auxiliary records' principal components.
+class LatentGaussian:
+    """Images ``x = mean + z @ basis`` with ``weight`` times the mean of ``z**2`` added to the loss.
 
-    ``x = mean + basis @ z`` with the components scaled to unit variance, and the mean of ``z**2``
-    times ``weight`` added to the loss.
+    Attributes
+    ----------
+    mean : Tensor, shape (jobs or 1, pixels)
+    basis : Tensor, shape (components, pixels)
+        Orthogonal rows, each as long as the standard deviation along it.
+    shape : tuple of int
+        Channels, height and width.
+    weight : float
     """
 
     mean: Tensor
     basis: Tensor
     shape: tuple[int, ...]
-    weight: float = 1e-3
+    weight: float
 
-    @classmethod
-    def fit(
-        cls, records: LabelledImages, *, components: int, dtype: torch.dtype, device: torch.device
-    ) -> PrincipalComponents:
-        """Fit to auxiliary records; at most as many components as there are dimensions."""
-        from sklearn.decomposition import PCA
-
-        flat = records.images.reshape(len(records), -1).astype(np.float64)
-        count = min(components, flat.shape[1], len(flat) - 1)
-        if count < 1:
-            raise ConfigurationError(
-                f"a PCA prior needs at least two auxiliary records, got {len(flat)}"
-            )
-        model = PCA(count, svd_solver="full").fit(flat)
-        scale = np.sqrt(np.maximum(model.explained_variance_, 1e-12))
-        return cls(
-            mean=torch.as_tensor(model.mean_, dtype=dtype, device=device),
-            basis=torch.as_tensor(model.components_ * scale[:, None], dtype=dtype, device=device),
-            shape=records.images.shape[1:],
-        )
+    def of(self, jobs: slice) -> Prior:
+        """See :class:`Prior`."""
+        return self if len(self.mean) == 1 else replace(self, mean=self.mean[jobs])
 
     def variables(self, images: Tensor) -> Tensor:
         """See :class:`Prior`."""
         # Rows of the basis are orthogonal: the projection divides by their squared lengths.
-        centred = images.flatten(1) - self.mean
-        return centred @ self.basis.T / self.basis.square().sum(1)
+        return (images.flatten(1) - self.mean) @ self.basis.T / self.basis.square().sum(1)
 
     def images(self, variables: Tensor) -> Tensor:
         """See :class:`Prior`."""
@@ -112,6 +118,60 @@ class PrincipalComponents:
         """See :class:`Prior`."""
 
 
+def principal_components(
+    records: LabelledImages, *, components: int, weight: float, like: Tensor
+) -> LatentGaussian:
+    """Fit the leading principal components of all records, whatever their class.
+
+    ``like`` gives type and device. At most as many components as there are dimensions.
+    """
+    from sklearn.decomposition import PCA
+
+    flat = _flat(records)
+    count = min(components, flat.shape[1], len(flat) - 1)
+    model = PCA(count, svd_solver="full").fit(flat)
+    basis = model.components_ * np.sqrt(np.maximum(model.explained_variance_, _SMALLEST))[:, None]
+    return LatentGaussian(
+        mean=torch.as_tensor(model.mean_[None], dtype=like.dtype, device=like.device),
+        basis=torch.as_tensor(basis, dtype=like.dtype, device=like.device),
+        shape=records.images.shape[1:],
+        weight=weight,
+    )
+
+
+def class_gaussian(
+    records: LabelledImages,
+    labels: npt.NDArray[np.int64],
+    *,
+    classes: int,
+    weight: float,
+    like: Tensor,
+) -> LatentGaussian:
+    """Fit a Gaussian around each class's mean image, with one covariance for all classes.
+
+    The covariance is that of the records about their class means, shrunk as Ledoit and Wolf
+    (2004) do, so that it has full rank and excludes no image.
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (jobs,)
+        The class whose mean each job's prior is centred on.
+    """
+    from sklearn.covariance import LedoitWolf
+
+    means = class_means(records, classes).reshape(classes, -1).astype(np.float64)
+    residual = _flat(records) - means[records.labels]
+    covariance = LedoitWolf(assume_centered=True).fit(residual).covariance_
+    variance, axes = np.linalg.eigh(covariance)
+    basis = axes.T * np.sqrt(np.maximum(variance, _SMALLEST))[:, None]
+    return LatentGaussian(
+        mean=torch.as_tensor(means[labels], dtype=like.dtype, device=like.device),
+        basis=torch.as_tensor(basis, dtype=like.dtype, device=like.device),
+        shape=records.images.shape[1:],
+        weight=weight,
+    )
+
+
 def class_means(records: LabelledImages, classes: int) -> npt.NDArray[np.float32]:
     """Return each class's mean image (classes, ...); that of all records for absent classes."""
     means = np.empty((classes, *records.images.shape[1:]), np.float32)
@@ -119,3 +179,11 @@ def class_means(records: LabelledImages, classes: int) -> npt.NDArray[np.float32
         own = records.images[records.labels == label]
         means[label] = (own if len(own) else records.images).mean(0)
     return means
+
+
+def _flat(records: LabelledImages) -> npt.NDArray[np.float64]:
+    if len(records) < 2:
+        raise ConfigurationError(
+            f"a prior needs at least two auxiliary records, got {len(records)}"
+        )
+    return records.images.reshape(len(records), -1).astype(np.float64)

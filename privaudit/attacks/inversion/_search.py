@@ -16,7 +16,13 @@ from privaudit.attacks.inversion._labels import one_hot
 from privaudit.attacks.inversion._objectives import ObjectiveMaker
 from privaudit.attacks.inversion._optimise import AdamSettings, adam, best_of
 from privaudit.attacks.inversion._options import MatchingOptions
-from privaudit.attacks.inversion._priors import Pixels, PrincipalComponents, Prior, class_means
+from privaudit.attacks.inversion._priors import (
+    Pixels,
+    Prior,
+    class_gaussian,
+    class_means,
+    principal_components,
+)
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError, InvalidDataError
 from privaudit.models import ModelSpec, build, load_parameters, parameter_count
@@ -121,29 +127,45 @@ def search(
     if options.init == "class-mean" or (options.init == "auto" and auxiliary is not None):
         assert auxiliary is not None
         first[:, 0] = class_means(auxiliary, engine.classes)[labels]
-    prior: Prior = Pixels()
-    if options.prior == "pca":
-        assert auxiliary is not None
-        prior = PrincipalComponents.fit(
-            auxiliary, components=options.components, dtype=engine.dtype, device=engine.device
-        )
+    starts = tensor(first.reshape(-1, *engine.input_shape), engine)
     rows = torch.arange(count, device=engine.device).repeat_interleave(restarts)
+    prior = _prior(options, auxiliary, np.repeat(labels, restarts), engine.classes, like=starts)
     outcome = adam(
         make,
         engine,
         prior,
         rows=rows,
-        first=tensor(first.reshape(-1, *engine.input_shape), engine),
+        first=starts,
         labels=one_hot(labels, engine)[rows],
         settings=AdamSettings(
             iterations=options.iterations,
             learning_rate=options.learning_rate,
-            total_variation=options.total_variation,
+            total_variation=options.total_variation if isinstance(prior, Pixels) else 0.0,
             signed=signed,
         ),
     )
     images, losses = best_of(outcome, targets=count)
     return images, losses, outcome.evaluations
+
+
+def _prior(
+    options: MatchingOptions,
+    auxiliary: LabelledImages | None,
+    labels: Int64,
+    classes: int,
+    *,
+    like: Tensor,
+) -> Prior:
+    if options.prior == "none" or (options.prior == "auto" and auxiliary is None):
+        return Pixels()
+    assert auxiliary is not None
+    if options.prior == "pca":
+        return principal_components(
+            auxiliary, components=options.components, weight=options.prior_weight, like=like
+        )
+    return class_gaussian(
+        auxiliary, labels, classes=classes, weight=options.prior_weight, like=like
+    )
 
 
 def as_guesses(users: tuple[str, ...], images: Tensor, losses: Tensor, evaluations: int) -> Guesses:

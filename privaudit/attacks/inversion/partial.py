@@ -23,7 +23,12 @@ from privaudit.attacks.inversion._observations import (
     target_ids,
     updates,
 )
-from privaudit.attacks.inversion._options import MatchingOptions, check_choice
+from privaudit.attacks.inversion._options import (
+    Initialisation,
+    MatchingOptions,
+    PriorName,
+    check_choice,
+)
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.baselines.kinds import UPDATE
 from privaudit.protocols.pa_cfl.kinds import GLOBAL_PERMUTATION, IMPORTANT_VALUES
@@ -90,7 +95,8 @@ class TopKMatching(MatchingOptions):
 
     source: Source = "important-values"
     k_fraction: float = 0.0025
-    init: Literal["auto", "uniform", "class-mean"] = "auto"
+    init: Initialisation = "auto"
+    prior: PriorName = "auto"
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
@@ -153,7 +159,8 @@ class ZeroFillMatching(MatchingOptions):
     source: Source = "important-values"
     k_fraction: float = 0.0025
     placement: Placement = "true"
-    init: Literal["auto", "uniform", "class-mean"] = "auto"
+    init: Initialisation = "auto"
+    prior: PriorName = "auto"
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
@@ -207,7 +214,8 @@ class SortedValueMatching(MatchingOptions):
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES,)
 
-    init: Literal["auto", "uniform", "class-mean"] = "auto"
+    init: Initialisation = "auto"
+    prior: PriorName = "auto"
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct from values without coordinates; errors as :meth:`TopKMatching.run`."""

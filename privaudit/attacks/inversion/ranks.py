@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from privaudit.attacks.inversion._observations import (
     permutation_sequences,
     target_ids,
 )
-from privaudit.attacks.inversion._options import MatchingOptions
+from privaudit.attacks.inversion._options import Initialisation, MatchingOptions, PriorName
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.pa_cfl.kinds import PERMUTATION_SEQUENCE
 from privaudit.transcript import Capability, View
@@ -56,8 +56,8 @@ class RankProfileMatching(MatchingOptions):
     )
     reads: ClassVar[tuple[str, ...]] = (PERMUTATION_SEQUENCE,)
 
-    init: Literal["auto", "uniform", "class-mean"] = "class-mean"
-    total_variation: float = 0.03
+    init: Initialisation = "class-mean"
+    prior: PriorName = "gaussian"
     profile_records: int = 200
 
     def __post_init__(self) -> None:

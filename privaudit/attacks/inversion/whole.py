@@ -127,7 +127,10 @@ class CosineInversion(MatchingOptions):
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = (UPDATE,)
 
-    iterations: int = 300
+    iterations: int = 150
+    learning_rate: float = 0.5
+    total_variation: float = 1e-4
+    restarts: int = 4
     signed: bool = False
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
