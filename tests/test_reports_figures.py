@@ -98,6 +98,12 @@ def test_a_figure_without_its_rows_is_refused_with_the_fix() -> None:
         psnr_by_k((0.1, 1), {"as": (_point(9),)}, baseline=8, id="b", caption="")
 
 
+def test_the_budget_is_drawn_over_the_rounds_that_have_most_cluster_sizes() -> None:
+    totals = [row for row in budgets() if row.rounds == 1 or row.cluster_size == 4]
+    assert "over one round" in epsilon_by_cluster_size(totals).title
+    assert "over 100 rounds" in epsilon_by_cluster_size(budgets(), rounds=100).title
+
+
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 20, 12)])
 def test_a_thumbnail_is_the_image_enlarged_without_smoothing(shape: tuple[int, ...]) -> None:
     levels = np.random.default_rng(0).integers(0, 256, shape)

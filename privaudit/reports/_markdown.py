@@ -20,7 +20,7 @@ __all__ = ["escape", "render_markdown"]
 WIDTH: Final = 98
 """Columns of text; a table that needs more is written as one record a row."""
 
-_SPECIAL: Final = re.compile(r"[\\`*<>|~]|\](?=[(\[:])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
+_SPECIAL: Final = re.compile(r"[\\`*<>|~]|\](?=[(\[:])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START: Final = re.compile(r"^(\s*)([#+\-=]+(?=\s|$)|#+|\d+(?=[.)](\s|$)))")
 
 

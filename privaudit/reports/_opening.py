@@ -208,21 +208,29 @@ def _budget(report: AuditReport) -> tuple[str, ...]:
     for role, speak in (("bracket", _bracket_sentences), ("paper", _paper_sentences)):
         rows = [row for row in report.budgets if row.role == role]
         if rows:
-            smallest = min(row.cluster_size for row in rows)
-            ours = [row for row in rows if row.cluster_size == smallest]
-            first = min(ours, key=lambda row: row.rounds)
-            last = max(ours, key=lambda row: row.rounds)
-            sentences += speak(first, None if last.rounds == first.rounds else last)
+            sentences += speak(*_weakest(rows))
     return tuple(sentences)
+
+
+def _weakest(rows: list[BudgetRow]) -> tuple[BudgetRow, BudgetRow | None]:
+    """Return the least protected row of the fewest rounds, and that of the most, if others."""
+
+    def weakest(rounds: int) -> BudgetRow:
+        ours = [row for row in rows if row.rounds == rounds]
+        return max(ours, key=lambda row: (-row.cluster_size, row.upper or 0.0))
+
+    fewest, most = min(row.rounds for row in rows), max(row.rounds for row in rows)
+    return weakest(fewest), None if most == fewest else weakest(most)
 
 
 def _bracket_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:
     sentences = [
-        f"In the smallest cluster ({plural(first.cluster_size, 'user')}, of which "
-        f"{first.honest_users} honest), {visible(first.quantity)} costs {_cost(first)}"
+        f"The part that is noised ({visible(first.quantity)}) costs, in the smallest cluster "
+        f"({plural(first.cluster_size, 'user')}, of which {first.honest_users} honest), "
+        f"{_cost(first)} Status of this bound: {visible(first.status)}."
     ]
     if last is not None:
-        sentences.append(f"The same costs {_cost(last)}")
+        sentences.append(f"The same part costs {_cost(last)}")
     return sentences
 
 
@@ -232,7 +240,9 @@ def _cost(row: BudgetRow) -> str:
     bound = f"a budget of at most {equals('ε', number(row.upper, toward='above'))}"
     if row.lower is not None:
         bound += f" and at least {number(row.lower, toward='below')}"
-    return f"{bound} {_period(row)} (at {equals('δ', setting(row.delta))}); {odds(row.upper)}."
+    domain = "" if row.domain_ok else " The theorem is used outside its domain here."
+    delta = equals("δ", setting(row.delta))
+    return f"{bound} {_period(row)} (at {delta}); {odds(row.upper)}.{domain}"
 
 
 def _paper_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:

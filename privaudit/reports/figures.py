@@ -10,6 +10,7 @@ import base64
 import io
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -17,18 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.reports._canvas import add_legend, as_figure, literal, new_canvas
 from privaudit.reports._format import SPACE, number, percent, plural, sentence, visible
 from privaudit.reports.model import BudgetRow, ExposureRow, Figure, Interval, Utility
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["epsilon_by_cluster_size", "exposure_bars", "gallery_png", "lines", "psnr_by_k"]
 
-#: Inches and dots an inch: letters stay legible when a phone shows the figure 330 pixels wide.
-_SIZE: Final = (4.6, 3.3)
-_DOTS: Final = 170
 #: Okabe and Ito's colours, told apart under the common colour blindnesses, with their markers.
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
@@ -51,7 +49,7 @@ def lines(
     limits
         The ends of the vertical axis; by default those of the data.
     """
-    canvas, axes = _canvas()
+    canvas, axes = new_canvas()
     told = []
     for index, series in enumerate(utility.series):
         x, y = np.asarray(series.x, dtype=float), np.asarray(series.y, dtype=float)
@@ -59,7 +57,7 @@ def lines(
         axes.plot(
             x,
             shown,
-            label=_label(series.name),
+            label=literal(series.name),
             color=_COLOURS[index % 7],
             marker=_MARKERS[index % 7],
             markersize=4,
@@ -69,15 +67,15 @@ def lines(
         stopped = _first_gap(x, y)
         if stopped is not None:
             axes.plot(*stopped, "x", color=_COLOURS[index % 7], markersize=11, markeredgewidth=2.2)
-    axes.set_xlabel(_label(utility.x_label))
-    axes.set_ylabel(_label(utility.quantity))
+    axes.set_xlabel(literal(utility.x_label))
+    axes.set_ylabel(literal(utility.quantity))
     if limits is not None:
         axes.set_ylim(*limits)
     _whole_ticks(axes)
-    _legend(axes, len(utility.series))
+    add_legend(axes, len(utility.series))
     title = f"{utility.quantity} by {utility.x_label}"
     alt = f"Line chart of {utility.quantity} against {utility.x_label}. {' '.join(told)}"
-    return _figure(canvas, id=id, title=title, alt=alt, caption=caption)
+    return as_figure(canvas, id=id, title=title, alt=alt, caption=caption)
 
 
 def psnr_by_k(
@@ -107,7 +105,7 @@ def psnr_by_k(
     ConfigurationError
         If a series is not as long as ``ks``.
     """
-    canvas, axes = _canvas()
+    canvas, axes = new_canvas()
     positions = np.arange(len(ks), dtype=float)
     told = []
     for index, (name, intervals) in enumerate(series.items()):
@@ -125,7 +123,7 @@ def psnr_by_k(
             positions + offset,
             np.where(np.isfinite(value), value, np.nan),
             yerr=np.where(np.isfinite(bars), np.clip(bars, 0, None), 0.0),
-            label=_label(name),
+            label=literal(name),
             color=_COLOURS[index % 7],
             marker=_MARKERS[index % 7],
             markersize=5,
@@ -139,14 +137,14 @@ def psnr_by_k(
         told.append(f"{sentence(name)}: {', '.join(points)}.")
     axes.axhline(baseline, color=_GREY, linestyle="--", linewidth=1.5, label="baseline")
     axes.set_xticks(positions, [_plain(k) for k in ks])
-    axes.set_xlabel(_label(x_label))
-    axes.set_ylabel(_label(metric))
-    _legend(axes, len(series) + 1)
+    axes.set_xlabel(literal(x_label))
+    axes.set_ylabel(literal(metric))
+    add_legend(axes, len(series) + 1)
     alt = (
         f"{metric} against {x_label}, with intervals. {' '.join(told)} "
         f"The baseline, dashed, is {number(baseline)}."
     )
-    return _figure(canvas, id=id, title=title, alt=alt, caption=caption)
+    return as_figure(canvas, id=id, title=title, alt=alt, caption=caption)
 
 
 def epsilon_by_cluster_size(
@@ -164,7 +162,8 @@ def epsilon_by_cluster_size(
     Parameters
     ----------
     rounds
-        Which rows to draw; by default those of the most rounds.
+        Which rows to draw; by default those of the number of rounds that has the most cluster
+        sizes, the least such number.
 
     Raises
     ------
@@ -176,8 +175,8 @@ def epsilon_by_cluster_size(
         raise ConfigurationError(
             "rows: none has role 'bracket' and a finite upper bound; set BudgetRow.role"
         )
-    over = max(row.rounds for row in brackets) if rounds is None else rounds
-    canvas, axes = _canvas()
+    over = _common_rounds(brackets) if rounds is None else rounds
+    canvas, axes = new_canvas()
     axes.set_yscale("log")
     axes.set_xscale("log")
     told = []
@@ -212,13 +211,13 @@ def epsilon_by_cluster_size(
     axes.minorticks_off()
     axes.set_xlabel("users in the cluster")
     axes.set_ylabel("privacy budget ε (log scale)")
-    _legend(axes, 4)
+    add_legend(axes, 4)
     period = "one round" if over == 1 else f"{over} rounds"
     alt = (
         f"Privacy budget against cluster size over {period}, on logarithmic axes. {' '.join(told)}"
     )
     title = f"Privacy budget by cluster size, over {period}"
-    return _figure(canvas, id=id, title=title, alt=alt, caption=caption)
+    return as_figure(canvas, id=id, title=title, alt=alt, caption=caption)
 
 
 def exposure_bars(
@@ -237,7 +236,7 @@ def exposure_bars(
     if not rows:
         raise ConfigurationError("rows: there is no exposure to draw")
     ordered = sorted(rows, key=lambda row: row.size)
-    canvas, axes = _canvas(height=1.25 + 0.4 * len(ordered))
+    canvas, axes = new_canvas(height=1.25 + 0.4 * len(ordered))
     positions = np.arange(len(ordered))[::-1]
     exact = np.nan_to_num([100 * row.exact_fraction for row in ordered])
     noised = np.nan_to_num([100 * row.noised_fraction for row in ordered])
@@ -252,19 +251,19 @@ def exposure_bars(
         label="known with noise",
     )
     axes.set_yticks(
-        positions, [_two_lines(_label(f"{r.coalition_label}{SPACE}({r.size})")) for r in ordered]
+        positions, [_two_lines(literal(f"{r.coalition_label}{SPACE}({r.size})")) for r in ordered]
     )
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the update (%)")
     axes.grid(visible=False, axis="y")
-    _legend(axes, 2)
+    add_legend(axes, 2)
     told = (
         f"{sentence(row.coalition_label)} (size {row.size}): {percent(row.exact_fraction)} "
         f"exactly, {percent(row.noised_fraction)} with noise."
         for row in ordered
     )
     alt = f"Bar chart of the share of a user's update known to each coalition. {' '.join(told)}"
-    return _figure(canvas, id=id, title="Exposure by coalition", alt=alt, caption=caption)
+    return as_figure(canvas, id=id, title="Exposure by coalition", alt=alt, caption=caption)
 
 
 def gallery_png(image: NDArray[np.floating], *, side: int = 64) -> str:
@@ -302,50 +301,6 @@ def gallery_png(image: NDArray[np.floating], *, side: int = 64) -> str:
     return base64.b64encode(stream.getvalue()).decode()
 
 
-def _canvas(height: float = _SIZE[1]) -> tuple[Canvas, Axes]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
-    canvas = Canvas(figsize=(_SIZE[0], height), dpi=_DOTS, layout="constrained")
-    FigureCanvasAgg(canvas)
-    axes = canvas.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#d9dde3", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(labelsize=9)
-    return canvas, axes
-
-
-def _figure(canvas: Canvas, *, id: str, title: str, alt: str, caption: str) -> Figure:
-    """Return the drawing as a report's figure, in a palette of at most 256 colours."""
-    from PIL import Image
-
-    stream = io.BytesIO()
-    canvas.savefig(stream, format="png", metadata={"Software": None}, facecolor="white")
-    picture = Image.open(stream).convert("RGB").quantize(128, dither=Image.Dither.NONE)
-    small = io.BytesIO()
-    picture.save(small, format="PNG", optimize=True)
-    png = base64.b64encode(small.getvalue()).decode()
-    return Figure(id=id, title=sentence(title), alt=visible(alt), caption=caption, png=png)
-
-
-def _legend(axes: Axes, entries: int) -> None:
-    """Put the legend below the plot, where it hides nothing."""
-    axes.figure.legend(
-        *axes.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=min(2, entries),
-        fontsize=9,
-        frameon=False,
-    )
-
-
-def _label(text: str) -> str:
-    """Return a text as Matplotlib draws it literally: no formula, no hidden legend entry."""
-    shown = visible(text).replace("$", r"\$")
-    return f" {shown}" if shown.startswith("_") else shown
-
-
 def _two_lines(text: str) -> str:
     return "\n".join(textwrap.wrap(text, 24, max_lines=2, placeholder=" …"))
 
@@ -356,6 +311,12 @@ def _plain(value: float) -> str:
 
 def _finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
+
+
+def _common_rounds(rows: Sequence[BudgetRow]) -> int:
+    sizes = {(row.rounds, row.cluster_size) for row in rows}
+    counts = Counter(rounds for rounds, _ in sizes)
+    return min(counts, key=lambda rounds: (-counts[rounds], rounds))
 
 
 def _by_size(rows: Sequence[BudgetRow], rounds: int) -> list[BudgetRow]:
