@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -111,12 +112,22 @@ def test_another_schema_version_is_refused_by_name(tmp_path: Path, version: obje
         read_report(file)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}"]
+)
 def test_what_is_not_a_report_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "report.json"
     file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=re.escape(str(file))):
         read_report(file)
+
+
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("this system has no named pipes")
+    os.mkfifo(tmp_path / "report.json")
+    with pytest.raises(ConfigurationError, match="not a regular file"):
+        read_report(tmp_path)
 
 
 def test_a_missing_report_and_one_too_large_are_refused(

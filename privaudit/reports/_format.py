@@ -140,7 +140,7 @@ def level(confidence: float) -> str:
     >>> level(0.95).replace(SPACE, " "), level(1 - 0.05 / 11).replace(SPACE, " ")
     ('95 %', '99.545 %')
     """
-    return f"{100 * confidence:.5g}{SPACE}%"
+    return f"{100 * confidence:.5g}{SPACE}%" if math.isfinite(confidence) else number(confidence)
 
 
 def equals(name: str, value: str) -> str:

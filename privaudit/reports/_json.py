@@ -78,6 +78,8 @@ def read_report(path: Path) -> AuditReport:
 
 def _read_text(file: Path) -> str:
     try:
+        if file.exists() and not file.is_file():
+            raise ConfigurationError(f"{file}: not a report: not a regular file")
         size = file.stat().st_size
         if size > MAXIMUM_BYTES:
             raise ConfigurationError(
@@ -95,7 +97,7 @@ def _read_text(file: Path) -> str:
 def _check_version(file: Path, text: str) -> None:
     try:
         content = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, or an integer of thousands of digits
         raise ConfigurationError(f"{file}: not a report: not JSON ({error})") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION:
