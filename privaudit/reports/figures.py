@@ -253,6 +253,10 @@ def exposure_bars(
     axes.set_yticks(
         positions, [_two_lines(literal(f"{r.coalition_label}{SPACE}({r.size})")) for r in ordered]
     )
+    for position, row in zip(positions, ordered, strict=True):
+        # An exact share of a few thousandths is too thin to see, and matters most.
+        axes.text(103, position, percent(row.exact_fraction), va="center", fontsize=9)
+    axes.text(103, len(ordered) - 0.35, "exactly", va="bottom", fontsize=9)
     axes.set_xlim(0, 100)
     axes.set_xlabel("share of the update (%)")
     axes.grid(visible=False, axis="y")
