@@ -1,13 +1,9 @@
-r"""Expected positive part of a sum of independent variables, by a tilted Fourier transform.
+r"""Laws of a privacy loss on a lattice, rounded up or down in the convex order.
 
 The delta of a shuffled mechanism at a given epsilon is :math:`E[(\sum_{i\le n} Z_i)_+]` over a
-normalisation (privacy blanket, Balle et al. 2019, Lemma 5.3). Laws are put on a lattice by the
-convex order: spreading mass outwards with the mean kept can only raise :math:`E(\cdot)_+` (upper
-bound), contracting it can only lower it. For a tilt :math:`\theta \ge 0` with tilted mean zero,
-
-.. math:: E[S_+] = M(\theta)^n \sum_{s>0} s\,e^{-\theta s} p^{(\theta)}_n(s),
-
-so that a delta of 1e-14 is computed with relative, not absolute, accuracy.
+normalisation. Spreading the mass of a cell to the two ends of the cell, its mean kept, can only
+raise that expectation; contracting mass, the mean kept, can only lower it. Both are accurate to
+second order in the step.
 """
 
 from __future__ import annotations
@@ -18,18 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privaudit.accounting.bracket import NumericalError
-
-__all__ = ["LatticeLaw", "Piece", "contracted", "expected_positive_part", "spread"]
+__all__ = ["LatticeLaw", "Loss", "Piece", "round_down", "round_up"]
 
 Array = NDArray[np.float64]
 
-#: Nats of tail mass outside the window of the transform: Bernstein's inequality makes the mass
-#: that can wrap around at most exp(-_TAIL), and what it can change is added to the answer.
-_TAIL = 45.0
-#: Relative allowance for float64 rounding in transforms of up to 2**24 points and powers up to
-#: 1e7; about a thousand times what is observed against direct convolution.
-_ROUNDING = 1e-9
+#: Losses below -_NATS / theta have less than exp(-_NATS) of the weight of a loss of zero under the
+#: tilt theta; the upper bound raises them to there, the lower bound drops them.
+_NATS = 45.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +51,14 @@ class Piece:
         """Return the probability of each interval between consecutive ``w``."""
         return np.asarray(self.kappa * _integral(self.sigma, w), dtype=np.float64)
 
-    def first_moment(self, w: Array) -> Array:
+    def moment(self, w: Array) -> Array:
         """Return the integral of the loss over each interval between consecutive ``w``."""
         return self.p * self.mass(w) + self.q * self.kappa * _integral(self.sigma + self.r, w)
 
-    def peak_density(self) -> tuple[float, float, float]:
-        """Return the density of the loss at ``a`` and ``b``, and its maximum (at one of them)."""
-        ends = [
-            self.kappa * math.exp(self.sigma * w) / abs(self.q * self.r * math.exp(self.r * w))
-            for w in (self.a, self.b)
-        ]
-        return ends[0], ends[1], max(ends)
+    def density(self, w: Array) -> Array:
+        """Return the density of the loss, per unit of loss, at ``w``; monotone in w."""
+        slope = abs(self.q * self.r) * np.exp(self.r * w)
+        return np.asarray(self.kappa * np.exp(self.sigma * w) / slope, dtype=np.float64)
 
 
 def _integral(rate: float, w: Array) -> Array:
@@ -79,8 +67,35 @@ def _integral(rate: float, w: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """A law of the loss: pieces in increasing order, an atom at each end, an atom at zero.
+
+    ``bottom`` and ``top`` are (loss, probability). The pieces and end atoms have total mass
+    ``share``; the rest, ``1 - share``, is at zero.
+    """
+
+    pieces: tuple[Piece, ...]
+    bottom: tuple[float, float]
+    top: tuple[float, float]
+    share: float = 1.0
+
+    def points(self, cells: int) -> tuple[Array, Array]:
+        """Return (losses, masses) of a rough discretisation, for choosing the tilt."""
+        values, masses = [[self.bottom[0], self.top[0]]], [[self.bottom[1], self.top[1]]]
+        for piece in self.pieces:
+            w = np.linspace(piece.a, piece.b, cells + 1)
+            mass = piece.mass(w)
+            values.append(list(piece.moment(w) / mass))
+            masses.append(list(mass))
+        losses = np.concatenate([np.array(v) for v in values] + [np.zeros(1)])
+        weights = np.concatenate([self.share * np.array(m) for m in masses] + [np.zeros(1)])
+        weights[-1] = 1 - self.share
+        return losses, weights
+
+
+@dataclass(frozen=True, slots=True)
 class LatticeLaw:
-    """Probabilities ``weights`` at ``origin + step * arange(len(weights))``."""
+    """Masses ``weights`` at ``origin + step * arange(len(weights))``; they may sum to < 1."""
 
     origin: float
     step: float
@@ -92,168 +107,104 @@ class LatticeLaw:
         return np.asarray(self.origin + self.step * np.arange(self.weights.size), np.float64)
 
 
-def spread(
-    pieces: list[Piece], atoms: list[tuple[float, float]], *, origin: float, step: float, size: int
-) -> LatticeLaw:
-    """Put a law on a lattice by a mean-preserving split of each cell on its two ends.
+def _depth(loss: Loss, n: int, theta: float) -> float:
+    """Return how far below zero the lattice must reach.
 
-    The result is larger in the convex order, so every E of a convex function is bounded above.
-
-    Parameters
-    ----------
-    pieces : list of Piece
-    atoms : list of (loss, probability)
-    origin, step, size : float, float, int
-        The lattice; it must cover the support.
+    A single loss below ``-n * top`` makes the sum negative, whatever the other n - 1 are.
     """
-    weights = np.zeros(size)
-    lattice = LatticeLaw(origin, step, weights).support
-    for piece in pieces:
-        ends = piece.loss(np.array([piece.a, piece.b]))
-        inner = lattice[(lattice > ends[0]) & (lattice < ends[1])]
-        w = np.concatenate(([piece.a], np.clip(piece.inverse(inner), piece.a, piece.b), [piece.b]))
-        mass = piece.mass(w)
-        _split(weights, lattice, step, piece.first_moment(w), mass)
-    for loss, probability in atoms:
-        _split(weights, lattice, step, np.array([loss * probability]), np.array([probability]))
-    return LatticeLaw(origin, step, weights)
+    reach = min(-loss.bottom[0], n * loss.top[0])
+    return reach if theta <= 0 else min(reach, max(_NATS / theta, loss.top[0]))
 
 
 def _split(weights: Array, lattice: Array, step: float, moment: Array, mass: Array) -> None:
+    """Add each mass to the two ends of its lattice cell, its mean kept."""
     kept = mass > 0
     moment, mass = moment[kept], mass[kept]
-    mean = moment / mass
-    cell = np.clip(np.floor((mean - lattice[0]) / step).astype(np.int64), 0, lattice.size - 2)
-    share = np.clip((mean - lattice[cell]) / step, 0.0, 1.0)
-    np.add.at(weights, cell, mass * (1 - share))
-    np.add.at(weights, cell + 1, mass * share)
+    position = (moment / mass - lattice[0]) / step
+    cell = np.clip(np.floor(position).astype(np.int64), 0, lattice.size - 2)
+    share = np.clip(position - cell, 0.0, 1.0)
+    weights += np.bincount(cell, mass * (1 - share), minlength=lattice.size)
+    weights += np.bincount(cell + 1, mass * share, minlength=lattice.size)
 
 
-def contracted(law: LatticeLaw, excess: float) -> LatticeLaw:
-    r"""Return a law smaller in the convex order than the one that ``law`` is a spread of.
+def _place(loss: Loss, law: LatticeLaw) -> tuple[Array, float]:
+    """Return (weights of everything above the lattice's first point, mass below that point)."""
+    lattice, weights = law.support, np.zeros(law.weights.size)
+    below = loss.bottom[1]
+    for piece in loss.pieces:
+        low, high = (float(x) for x in piece.loss(np.array([piece.a, piece.b])))
+        inner = lattice[(lattice > low) & (lattice < high)]
+        w = np.clip(piece.inverse(inner), piece.a, piece.b)
+        ends = [piece.a] if low >= lattice[0] else []
+        if ends == [] and high > lattice[0]:
+            start = float(np.clip(piece.inverse(lattice[:1])[0], piece.a, piece.b))
+            below += float(piece.mass(np.array([piece.a, start]))[0])
+            ends = [start]
+        elif ends == []:
+            below += float(piece.mass(np.array([piece.a, piece.b]))[0])
+            continue
+        edges = np.concatenate((ends, w[w > ends[0]], [piece.b]))
+        _split(weights, lattice, law.step, piece.moment(edges), piece.mass(edges))
+    top, probability = loss.top
+    _split(weights, lattice, law.step, np.array([top * probability]), np.array([probability]))
+    return weights, below
 
-    The integrated tail of ``law`` interpolates the true one, G, between lattice points and exceeds
-    it by at most ``excess`` (half of step squared times the density at the two ends, an eighth of
-    it inside). Lowering it by ``excess`` at each inner point gives a convex function below G with
-    the same mean. It needs the two ends of the support on the lattice.
 
-    Raises
-    ------
-    NumericalError
-        If the lattice is too coarse for that: an end holds less mass than must be moved.
+def round_up(loss: Loss, n: int, theta: float, points: int) -> LatticeLaw:
+    """Return a lattice law with a larger (or equal) expected positive part of the n-fold sum.
+
+    Zero is a lattice point, so the mass of ``1 - share`` stays where it is; losses below the
+    lattice are raised to its first point.
     """
-    moved = excess / law.step
-    weights = law.weights.copy()
-    if weights.size < 3 or moved >= min(weights[0], weights[-1]):
-        raise NumericalError("the lattice of the lower bound is too coarse for these parameters")
-    weights[0] -= moved
-    weights[1] += moved
-    weights[-1] -= moved
-    weights[-2] += moved
-    return LatticeLaw(law.origin, law.step, weights)
+    top = loss.top[0]
+    depth = _depth(loss, n, theta)
+    while True:
+        step = (depth + top) / max(points, min(32 * points, math.ceil(8 * (depth + top) / top)))
+        if top > step:
+            step = top / math.ceil(top / step)
+        below, above = math.ceil(depth / step), math.ceil(top / step - 1e-9)
+        law = LatticeLaw(-below * step, step, np.zeros(below + above + 1))
+        weights, rest = _place(loss, law)
+        weights[0] += rest
+        weights *= loss.share
+        weights[below] += 1 - loss.share
+        if float(weights @ law.support) <= 0 or depth >= -loss.bottom[0]:
+            return LatticeLaw(law.origin, step, weights)
+        depth = min(2 * depth, -loss.bottom[0])
 
 
-def _tilt(law: LatticeLaw) -> tuple[float, float, Array, float]:
-    """Return (theta, ln M(theta), tilted weights, tilted variance) with tilted mean zero."""
-    x = law.support
-    kept = law.weights > 0
-    x, log_w = x[kept], np.log(law.weights[kept])
+def round_down(loss: Loss, n: int, theta: float, points: int) -> LatticeLaw | None:
+    r"""Return a lattice law with a smaller expected positive part, or None if it is too coarse.
 
-    def moments(theta: float) -> tuple[float, float, float, Array]:
-        exponent = log_w + theta * x
-        top = float(exponent.max())
-        mass = np.exp(exponent - top)
-        total = float(mass.sum())
-        mean = float((mass * x).sum()) / total
-        variance = float((mass * (x - mean) ** 2).sum()) / total
-        return mean, variance, top + math.log(total), mass / total
-
-    low, high = 0.0, 1.0 / law.step
-    while moments(high)[0] < 0:
-        high *= 4
-    theta = 0.0
-    for _ in range(200):
-        mean, variance, _, _ = moments(theta)
-        if mean < 0:
-            low = theta
+    Both ends of the law lie on the lattice. The integrated tail of the law spread on the lattice
+    interpolates the true one, G, and exceeds it in a cell by at most step^2/8 times the greatest
+    density there, or, next to an end, by step/2 times density times the distance from the end.
+    Lowering it by as much at the inner points leaves a convex function below G: a law that is
+    smaller in the convex order. Losses below the lattice are left out altogether (a sum with one
+    of them counts as zero), or, where the lattice reaches ``-n * top``, are raised to there, which
+    changes nothing.
+    """
+    top = loss.top[0]
+    depth = _depth(loss, n, theta)
+    while True:
+        step = (depth + top) / points
+        law = LatticeLaw(-depth, step, np.zeros(points + 1))
+        weights, rest = _place(loss, law)
+        exact = depth >= min(-loss.bottom[0], n * top) * (1 - 1e-12)
+        if exact:
+            weights[0] += rest
         else:
-            high = theta
-        newton = theta - mean / variance if variance > 0 else math.nan
-        following = newton if low < newton < high else 0.5 * (low + high)
-        if abs(following - theta) <= 1e-13 * max(abs(theta), 1e-300):
+            # Round the first cell down: its mass then bounds what the contraction takes from it.
+            weights[0], weights[1] = weights[0] + weights[1], 0.0
+            weights[1] = _half_cell(loss, law)
+            weights[0] -= weights[1]
+        if float(weights @ law.support) <= 0 or depth >= -loss.bottom[0]:
             break
-        theta = following
-    _, variance, log_m, mass = moments(theta)
-    weights = np.zeros(law.weights.size)
-    weights[kept] = mass
-    return theta, log_m, weights, variance
-
-
-def _power(spectrum: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
-    """Return ``spectrum**n`` by repeated squaring (NumPy's complex power is ten times slower)."""
-    square, answer = spectrum.copy(), None
-    while n:
-        if n & 1:
-            answer = square.copy() if answer is None else answer * square
-        n >>= 1
-        if n:
-            square *= square
-    assert answer is not None
-    return answer
-
-
-def expected_positive_part(law: LatticeLaw, n: int, *, upper: bool) -> float:
-    r"""Bound :math:`E[(Z_1+\dots+Z_n)_+]` for n independent draws of a law with mean <= 0.
-
-    Parameters
-    ----------
-    law : LatticeLaw
-    n : int
-    upper : bool
-        Whether to round up (``True``) or down.
-
-    Returns
-    -------
-    float
-        A bound on the side asked for; the law itself must have been rounded to the same side.
-
-    Raises
-    ------
-    NumericalError
-        If an intermediate value is not finite.
-    """
-    from scipy import fft
-
-    x = law.support
-    positive = (law.weights > 0) & (x > 0)
-    if not positive.any():
-        return 0.0
-    theta, log_m, weights, variance = _tilt(law)
-    span = float(x[-1] - x[0])
-    reach = span * _TAIL / 3 + math.sqrt((span * _TAIL / 3) ** 2 + 2 * n * variance * _TAIL)
-    whole = n * (law.weights.size - 1) + 1
-    window = 2 * math.ceil(reach / law.step) + 2
-    length = fft.next_fast_len(min(whole, window), real=True)
-    # Sums of the lattice: s = n * origin + step * j, j taken modulo the length of the transform.
-    base = n * law.origin / law.step
-    lowest = 0 if length >= whole else math.ceil(-base - length / 2)
-    if length < weights.size:
-        raise NumericalError("the transform is shorter than the law")
-    spectrum = fft.rfft(weights, length)
-    law_of_sum = fft.irfft(_power(spectrum, n), length)
-    j = lowest + np.arange(length)
-    s = law.step * (base + j)
-    probability = np.maximum(law_of_sum[j % length], 0.0)
-    use = s > 0
-    tilted = float(np.sum(s[use] * np.exp(-theta * s[use]) * probability[use]))
-    # What may have wrapped around, times the most that it can weigh.
-    weigh = min(1.0 / (math.e * theta), n * float(x[-1])) if theta > 0 else n * float(x[-1])
-    lost = 0.0 if length >= whole else weigh * math.exp(-_TAIL)
-    noise = 1e-15 * float(np.sum(s[use] * np.exp(-theta * s[use])))
-    if upper:
-        value = (tilted * (1 + _ROUNDING) + lost + noise) * math.exp(n * log_m)
-    else:
-        value = max(0.0, tilted * (1 - _ROUNDING) - lost - noise) * math.exp(n * log_m)
-    if not math.isfinite(value):
-        raise NumericalError(f"expected positive part of {n} terms came out as {value}")
-    return value
+        depth = min(2 * depth, -loss.bottom[0])
+    excess = _chord_excess(loss, law, exact)
+    weights[1:-1] -= -2 * excess[1:-1] / step
+    weights[:-2] -= excess[1:-1] / step
+    weights[2:] -= excess[1:-1] / step
+    if not (weights >= -1e-15).all():
+        return None
+    return LatticeLaw(law.origin, step, np.maximum(weights, 0.0))

@@ -146,5 +146,5 @@ def knowledge_of(run: RecordedRun) -> Knowledge:
             int(str(model["classes"])),
         )
     arrays = run.transcript.public_arrays
-    parameters = arrays["initial-parameters"] if "initial-parameters" in arrays else None
+    parameters = arrays.get("initial-parameters")
     return Knowledge(model=spec, parameters=parameters, auxiliary=run.auxiliary)

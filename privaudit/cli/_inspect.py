@@ -103,12 +103,12 @@ def register(app: typer.Typer) -> None:
         recording = read_recording(bundle_of(run))
         transcript = recording.transcript
         if coalition is not None:
-            coalitions = [members_of(coalition)]
+            coalitions: list[tuple[str, ...]] = [members_of(coalition)]
         else:
             users = transcript.ids("user")
             servers = [p.id for p in transcript.parties if p.role != "user"]
             coalitions = [(s,) for s in servers] + ([(users[0],)] if users else [])
-        listed = [
+        listed: list[dict[str, Any]] = [
             {"coalition": list(c), "messages": _rows(transcript.view(Coalition.of(*c)))}
             for c in coalitions
         ]
@@ -116,7 +116,7 @@ def register(app: typer.Typer) -> None:
             emit_json({"complete": recording.complete, "views": listed})
             return
         for entry in listed:
-            rows: Any = entry["messages"]
+            rows = entry["messages"]
             members = " + ".join(entry["coalition"])
             total = sum(row["bytes"] for row in rows)
             title = f"View of {members}: {count(sum(r['messages'] for r in rows), 'message')}"

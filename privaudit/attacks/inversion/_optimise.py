@@ -12,7 +12,7 @@ from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._objectives import Objective, ObjectiveMaker, total_variation
 from privaudit.attacks.inversion._priors import Prior
 
-__all__ = ["AdamSettings", "LBFGSSettings", "Outcome", "adam", "best_of", "lbfgs"]
+__all__ = ["AdamSettings", "LBFGSSettings", "Outcome", "adam", "lbfgs"]
 
 #: Fewest and most jobs that are optimised at once, and how many gradient entries they may have in
 #: all: small networks are quicker in large chunks, large ones fall out of the cache.
@@ -126,16 +126,6 @@ def _adam_chunk(
     return best, lowest
 
 
-def best_of(outcome: Outcome, *, targets: int) -> tuple[Tensor, Tensor]:
-    """Return the restart of lowest loss of each target; restarts of a target are adjacent."""
-    losses = outcome.losses.reshape(targets, -1)
-    losses = torch.where(torch.isnan(losses), math.inf, losses)
-    chosen = losses.argmin(1)
-    images = outcome.images.reshape(*losses.shape, *outcome.images.shape[1:])
-    every = torch.arange(targets, device=chosen.device)
-    return images[every, chosen], losses[every, chosen]
-
-
 def lbfgs(
     objective: Objective,
     engine: GradientEngine,
@@ -176,7 +166,7 @@ def lbfgs(
         line_search_fn="strong_wolfe",
     )
 
-    def closure() -> Tensor:
+    def closure() -> float:
         nonlocal best, lowest, evaluations
         known = labels if labels is not None else torch.softmax(free[1], dim=1)
         loss = objective(engine.gradients(image, known)).sum()
@@ -186,7 +176,7 @@ def lbfgs(
         reached = float(loss.detach())
         if reached < lowest:
             best, lowest = image.detach().clone(), reached
-        return loss.detach()
+        return reached
 
     finite = True
     for _ in range(max(1, settings.iterations // 20)):

@@ -52,7 +52,9 @@ class MatchingOptions:
     total_variation : float
         Weight of the mean total variation in the loss.
     restarts : int
-        Starts a target; the one of lowest loss is kept, never the one nearest to the truth.
+        Starts a target at most; the one of lowest loss is kept, never the one nearest to the truth.
+    tolerance : float
+        A target whose loss is not above this is not started anew.
     init : {"auto", "uniform", "class-mean"}
         Where the first restart begins; the others are uniform noise. ``"class-mean"`` is the mean
         auxiliary image of the guessed label and needs auxiliary data; ``"auto"`` is that when
@@ -78,6 +80,7 @@ class MatchingOptions:
     learning_rate: float = 0.2
     total_variation: float = 0.003
     restarts: int = 1
+    tolerance: float = 5e-4
     init: Initialisation = "uniform"
     prior: PriorName = "none"
     prior_weight: float = 1e-3
@@ -95,6 +98,8 @@ class MatchingOptions:
             raise ConfigurationError(
                 f"total_variation must not be negative, got {self.total_variation}"
             )
+        if not self.tolerance >= 0:
+            raise ConfigurationError(f"tolerance must not be negative, got {self.tolerance}")
         if not self.prior_weight >= 0:
             raise ConfigurationError(f"prior_weight must not be negative, got {self.prior_weight}")
         check_choice("init", self.init, get_args(Initialisation))

@@ -29,7 +29,7 @@ _SMALLEST = 1e-6
 class Prior(Protocol):
     """Images as a function of the variables that are optimised."""
 
-    def of(self, jobs: slice) -> Prior:
+    def of(self, jobs: slice | Tensor) -> Prior:
         """Return the prior of some of the jobs."""
         ...
 
@@ -54,7 +54,7 @@ class Prior(Protocol):
 class Pixels:
     """No prior but the range: the variables are the pixels, boxed to [0, 1]."""
 
-    def of(self, jobs: slice) -> Prior:
+    def of(self, jobs: slice | Tensor) -> Prior:
         """See :class:`Prior`."""
         return self
 
@@ -94,7 +94,7 @@ class LatentGaussian:
     shape: tuple[int, ...]
     weight: float
 
-    def of(self, jobs: slice) -> Prior:
+    def of(self, jobs: slice | Tensor) -> Prior:
         """See :class:`Prior`."""
         return self if len(self.mean) == 1 else replace(self, mean=self.mean[jobs])
 

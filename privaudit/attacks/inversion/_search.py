@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +15,7 @@ from privaudit.attacks.base import Guesses
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._labels import one_hot
 from privaudit.attacks.inversion._objectives import ObjectiveMaker
-from privaudit.attacks.inversion._optimise import AdamSettings, adam, best_of
+from privaudit.attacks.inversion._optimise import AdamSettings, adam
 from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._priors import (
     Pixels,
@@ -122,30 +123,37 @@ def search(
     auxiliary : LabelledImages or None
         The records that the adversary may use; must be there if start or prior needs them.
     """
-    count, restarts = len(labels), options.restarts
-    first = rng.random((count, restarts, *engine.input_shape), dtype=np.float32)
+    first = rng.random((options.restarts, len(labels), *engine.input_shape), dtype=np.float32)
     if options.init == "class-mean" or (options.init == "auto" and auxiliary is not None):
         assert auxiliary is not None
-        first[:, 0] = class_means(auxiliary, engine.classes)[labels]
-    starts = tensor(first.reshape(-1, *engine.input_shape), engine)
-    rows = torch.arange(count, device=engine.device).repeat_interleave(restarts)
-    prior = _prior(options, auxiliary, np.repeat(labels, restarts), engine.classes, like=starts)
-    outcome = adam(
-        make,
-        engine,
-        prior,
-        rows=rows,
-        first=starts,
-        labels=one_hot(labels, engine)[rows],
-        settings=AdamSettings(
-            iterations=options.iterations,
-            learning_rate=options.learning_rate,
-            total_variation=options.total_variation if isinstance(prior, Pixels) else 0.0,
-            signed=signed,
-        ),
-    )
-    images, losses = best_of(outcome, targets=count)
-    return images, losses, outcome.evaluations
+        first[0] = class_means(auxiliary, engine.classes)[labels]
+    starts = tensor(first, engine)
+    images = starts[0].clone()
+    losses = torch.full_like(images[:, 0, 0, 0], math.inf)
+    prior = _prior(options, auxiliary, labels, engine.classes, like=starts)
+    known = one_hot(labels, engine)
+    evaluations = 0
+    for start in starts:
+        rows = (losses > options.tolerance).nonzero(as_tuple=True)[0]
+        outcome = adam(
+            make,
+            engine,
+            prior.of(rows),
+            rows=rows,
+            first=start[rows],
+            labels=known[rows],
+            settings=AdamSettings(
+                iterations=options.iterations,
+                learning_rate=options.learning_rate,
+                total_variation=options.total_variation if isinstance(prior, Pixels) else 0.0,
+                signed=signed,
+            ),
+        )
+        better = outcome.losses < losses[rows]
+        images[rows[better]] = outcome.images[better]
+        losses[rows[better]] = outcome.losses[better]
+        evaluations += outcome.evaluations
+    return images, losses, evaluations
 
 
 def _prior(

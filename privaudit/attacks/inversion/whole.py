@@ -127,9 +127,9 @@ class CosineInversion(MatchingOptions):
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = (UPDATE,)
 
-    iterations: int = 150
-    learning_rate: float = 0.5
-    total_variation: float = 1e-4
+    iterations: int = 200
+    learning_rate: float = 0.3
+    total_variation: float = 5e-4
     restarts: int = 4
     signed: bool = False
 

@@ -105,22 +105,29 @@ class AuditConfig(BaseModel):
             seed=self.seed,
         )
 
-    def probe(self, *, fraction: float | None) -> SimulationConfig:
+    def probe(self, *, fraction: float | None, paper_model: bool = False) -> SimulationConfig:
         """Return a one-round run in which every user holds one record and sends its gradient.
 
-        ``fraction`` is k over the dimension; None gives FedAvg, the undefended neighbour.
+        Parameters
+        ----------
+        fraction : float or None
+            k over the dimension; None gives FedAvg, the undefended neighbour.
+        paper_model : bool
+            Whether to take records of 28 x 28 pixels and the paper's CNN where the federation's
+            data set is the small digits; attacks on more parameters see more.
         """
+        dataset = self.federation.dataset
         federation = self.federation.model_copy(
             update={
+                "dataset": "digits28" if paper_model and dataset == "digits" else dataset,
                 "users": self.probe_users,
                 "partition": "single-record",
                 "records_per_user": None,
             }
         )
         parameters: dict[str, Any] = {"rounds": 1, "update": "gradient"}
-        merged = self._merged()
-        if "model" in merged:
-            parameters["model"] = merged["model"]
+        if "model" in self.parameters and federation.dataset == dataset:
+            parameters["model"] = self.parameters["model"]
         if fraction is not None:
             parameters |= {"top_k_fraction": fraction, "epsilon0": self.protocol().epsilon0}
         return SimulationConfig(

@@ -20,18 +20,21 @@ from privaudit.attacks.inversion import (
     ZeroFillMatching,
 )
 from privaudit.attacks.reidentification import PermutationLinking
-from privaudit.campaigns.cells import Cell, Scorer
+from privaudit.campaigns.cells import Cell
+from privaudit.campaigns.pa_cfl.scorers import Named, image_scorers, label_scorers
 from privaudit.campaigns.runs import RecordedRun, knowledge_of
 from privaudit.protocols.baselines.kinds import SERVER
 from privaudit.protocols.pa_cfl import kinds
-from privaudit.scoring.labels import dominant_label, label_accuracy, label_overlap
 from privaudit.scoring.linking import link_accuracy
-from privaudit.scoring.reconstruction import identification, psnr, ssim
 from privaudit.transcript import Capability, Coalition, PartyId, Truth
 
 __all__ = ["GRANTED", "Planned", "plan_probe", "plan_training", "plan_undefended"]
 
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
+
+VIEWS = "Records rebuilt from each view of PA-CFL"
+FIGURE_10A = "Figure 10(a): from the largest entries of undefended gradients"
+FIGURE_10BC = "Figure 10(b, c): from the views of AS and MS, by k"
 
 #: What the threat model grants; what a transcript does not bear out falls away.
 GRANTED = frozenset(Capability)
@@ -52,6 +55,8 @@ class Planned:
         Position on the axis of such a figure.
     headline : bool
         Whether a verdict rests on it: an attack on PA-CFL itself at the audited parameters.
+    gallery : str
+        Heading of the gallery that shows the guesses, or empty.
     """
 
     cell: Cell
@@ -60,6 +65,7 @@ class Planned:
     summary: str
     k_fraction: float | None = None
     headline: bool = False
+    gallery: str = ""
 
 
 def _percent(fraction: float) -> str:
@@ -71,7 +77,7 @@ def _cell(
     attack: Attack,
     members: tuple[PartyId, ...],
     label: str,
-    scorers: tuple[tuple[str, Scorer, str], ...],
+    scorers: Named,
     *,
     setting: str,
     seed: int,
@@ -92,19 +98,11 @@ def _cell(
     )
 
 
-def _image_scorers(run: RecordedRun) -> tuple[tuple[str, Scorer, str], ...]:
-    return (
-        ("identification", partial(identification, pool=run.auxiliary), "proportion"),
-        ("PSNR", psnr, "dB"),
-        ("SSIM", ssim, ""),
-    )
-
-
 def plan_undefended(
     run: RecordedRun, *, fractions: tuple[float, ...], seed: int
 ) -> Iterator[Planned]:
     """Inversion of plain gradients: the reference, and the paper's figure 10(a)."""
-    scorers = _image_scorers(run)
+    scorers = image_scorers(run)
     make = partial(_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
     setting = "FedAvg, one record and one gradient a user"
     yield Planned(
@@ -112,12 +110,14 @@ def plan_undefended(
         "undefended, DLG",
         "Records from undefended gradients (DLG)",
         "What the server of plain federated averaging sees is enough to rebuild users' records.",
+        gallery=FIGURE_10A,
     )
     yield Planned(
         make(CosineInversion(), setting=setting, keep=True),
         "undefended, cosine",
         "Records from undefended gradients (cosine and total variation)",
         "What the server of plain federated averaging sees is enough to rebuild users' records.",
+        gallery=FIGURE_10A,
     )
     for fraction in fractions:
         at = f"{setting}; the {_percent(fraction)} largest entries"
@@ -127,6 +127,7 @@ def plan_undefended(
             f"Records from the {_percent(fraction)} largest entries at their coordinates",
             "Entries that are not known are left free instead of being taken to be zero.",
             fraction,
+            gallery=FIGURE_10A,
         )
         yield Planned(
             make(ZeroFillMatching(source="update", k_fraction=fraction), setting=at, keep=True),
@@ -134,6 +135,7 @@ def plan_undefended(
             f"The same with unknown entries taken as zero, {_percent(fraction)}",
             "A reading of the paper's figure 10(a).",
             fraction,
+            gallery=FIGURE_10A,
         )
 
 
@@ -141,9 +143,10 @@ def plan_probe(
     run: RecordedRun, *, fraction: float, headline: bool, seed: int
 ) -> Iterator[Planned]:
     """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion."""
-    scorers = _image_scorers(run)
+    scorers = image_scorers(run)
     setting = f"PA-CFL, one record and one gradient a user, k = {_percent(fraction)} of d"
     colluder = run.transcript.ids("user")[0]
+    shown = VIEWS if headline else FIGURE_10BC
     make = partial(_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
     yield Planned(
         make(RankProfileMatching(), (MS,), "MS"),
@@ -153,6 +156,7 @@ def plan_probe(
         "order; it has no gradient value.",
         fraction,
         headline,
+        shown,
     )
     yield Planned(
         make(SortedValueMatching(), (AS,), "AS"),
@@ -161,6 +165,7 @@ def plan_probe(
         "The aggregation server alone matches the sizes of the important values.",
         fraction,
         headline,
+        shown,
     )
     yield Planned(
         make(ZeroFillMatching(placement="as-received"), (AS,), "AS"),
@@ -168,6 +173,7 @@ def plan_probe(
         "Records from values taken in the order received",
         "A reading of the paper's figure 10(b).",
         fraction,
+        gallery=shown,
     )
     yield Planned(
         make(TopKMatching(), (AS, colluder), "AS + 1 user"),
@@ -177,6 +183,7 @@ def plan_probe(
         "every important value.",
         fraction,
         headline,
+        shown,
     )
     if headline:
         yield Planned(
@@ -185,7 +192,7 @@ def plan_probe(
                 LabelsFromPermutation(round=1),
                 (MS,),
                 "MS",
-                (("label accuracy", label_accuracy, "proportion"),),
+                label_scorers(run),
                 setting=setting,
                 seed=seed,
             ),
@@ -207,10 +214,7 @@ def plan_training(
             LabelsFromPermutation(round=1),
             (MS,),
             "MS",
-            (
-                ("dominant label", dominant_label, "proportion"),
-                ("label overlap", label_overlap, ""),
-            ),
+            label_scorers(run),
             setting=f"{setting}, round 1",
             seed=seed,
         ),
@@ -238,7 +242,7 @@ def plan_training(
         (TopKMatching(), (AS, run.transcript.ids("user")[0]), "AS + 1 user"),
     ):
         yield Planned(
-            _cell(run, attack, members, label, _image_scorers(run), setting=setting, seed=seed),
+            _cell(run, attack, members, label, image_scorers(run), setting=setting, seed=seed),
             "inversion of accumulated updates",
             f"Records from accumulated updates ({label})",
             "Gradient inversion needs an update that is one gradient of one record.",

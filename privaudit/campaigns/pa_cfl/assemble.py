@@ -1,0 +1,208 @@
+"""The report of an audit of PA-CFL, from what was simulated and measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from privaudit import __version__
+from privaudit.accounting import Budget, budget
+from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
+from privaudit.campaigns.pa_cfl.audit import AuditResult
+from privaudit.campaigns.pa_cfl.pictures import exposure_figures, galleries_of, sweep_figures
+from privaudit.campaigns.pa_cfl.verdicts import claims_of, verdicts_of
+from privaudit.campaigns.pa_cfl.wording import (
+    ACTORS,
+    CLAIM,
+    LIMITATIONS,
+    NOT_TESTED,
+    TRUST,
+    UNIT,
+    recommendations,
+)
+from privaudit.protocols.pa_cfl import PACFL
+from privaudit.reports.figures import epsilon_by_cluster_size, lines
+from privaudit.reports.model import (
+    AuditReport,
+    BudgetRow,
+    Figure,
+    Series,
+    SystemUnderTest,
+    UncoveredRelease,
+    Utility,
+)
+
+__all__ = ["assemble"]
+
+
+def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
+    """Return the report of an audit.
+
+    Parameters
+    ----------
+    command : str
+        Command line that repeats the audit.
+    device : str
+        On what the attacks ran.
+    """
+    config = result.config
+    described = result.results
+    _, tests = simultaneous_confidence(described, confidence=config.confidence)
+    findings = findings_of(described, confidence=config.confidence)
+    spent = budget(PACFL().events(result.main.transcript), delta=config.delta)
+    budgets = tuple(_row(BudgetRow, row) for row in spent.rows)
+    utilities = _utilities(result)
+    exposures = [e.row for e in result.exposures]
+    figures: list[Figure] = [
+        lines(
+            utilities[0],
+            id="accuracy",
+            caption="Mean over the users of the accuracy on each user's own test set. A line that "
+            "ends early is a run that diverged.",
+            limits=(0.0, 1.0),
+        )
+    ]
+    figures += sweep_figures(described, findings)
+    if any(row.role == "bracket" for row in budgets):
+        figures.append(epsilon_by_cluster_size(budgets, rounds=1))
+    figures += exposure_figures(exposures)
+    return AuditReport(
+        title=f"Leakage report: PA-CFL on {config.federation.dataset}",
+        tool=_tool(device),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=config.seed,
+        complete=all(m.status != "failed" for _, m in described),
+        system=_system(result),
+        verdicts=tuple(verdicts_of(findings, result.exposures)),
+        findings=tuple(findings),
+        not_run=tuple(not_run_of(described) + result.not_run),
+        exposure=tuple(exposures),
+        budgets=budgets,
+        uncovered=tuple(_row(UncoveredRelease, row) for row in spent.uncovered),
+        claims=tuple(
+            claims_of(
+                findings=findings,
+                exposures=result.exposures,
+                budgets=budgets,
+                outcomes=result.outcomes,
+                partitions=result.partitions,
+                epsilon0=config.protocol().epsilon0,
+                dataset=config.federation.dataset,
+            )
+        ),
+        utilities=utilities,
+        figures=tuple(figures),
+        galleries=tuple(galleries_of(described, result.runs)),
+        trust_assumptions=TRUST,
+        not_tested=NOT_TESTED,
+        recommendations=tuple(recommendations(findings, result.exposures, budgets)),
+        limitations=LIMITATIONS,
+        warnings=tuple(_warnings(result, spent)),
+        confidence=config.confidence,
+        simultaneous_tests=tests,
+        reproduce=(command,),
+        digests={name: run.digest for name, run in result.runs.items()},
+        seconds=result.seconds,
+    )
+
+
+def _row(kind: type[Any], row: object) -> Any:
+    return kind(**{name: getattr(row, name) for name in kind.model_fields})
+
+
+def _system(result: AuditResult) -> SystemUnderTest:
+    config, main = result.config, result.main
+    model: Any = main.transcript.public["model"]
+    rounds = int(main.outcome.get("rounds", 0))
+    status = main.outcome.get("status", "incomplete")
+    outcome = (
+        f"completed {rounds} rounds" if status == "completed" else str(main.outcome.get("reason"))
+    )
+    known = config.federation.dataset
+    return SystemUnderTest(
+        protocol="pa-cfl",
+        protocol_version=PACFL.version,
+        claim_under_test=CLAIM,
+        privacy_unit=UNIT,
+        dataset=known,
+        data_is_public=not known.endswith(".npz"),
+        users=len(main.transcript.ids("user")),
+        rounds=rounds,
+        model=str(model["name"]),
+        dimension=int(model["dimension"]),
+        parameters={
+            **config.protocol().model_dump(mode="json"),
+            "federation": config.federation.model_dump(mode="json"),
+        },
+        actors=dict(ACTORS),
+        deployment_model="Shuffle",
+        outcome=outcome,
+    )
+
+
+def _tool(device: str) -> dict[str, Any]:
+    packages = ("numpy", "scipy", "scikit-learn", "torch", "numba", "dp-accounting")
+    return {
+        "name": "privaudit",
+        "version": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "device": device,
+        **{package: version(package) for package in packages},
+    }
+
+
+def _utilities(result: AuditResult) -> tuple[Utility, ...]:
+    series = [
+        _series(name, outcome, "accuracy")
+        for name, outcome in result.outcomes.items()
+        if outcome.get("metrics")
+    ]
+    utilities = [Utility(quantity="accuracy", x_label="round", series=tuple(series))]
+    clustered = [
+        _series(f"{name}, {label}", outcome, key)
+        for name, outcome in result.outcomes.items()
+        for key, label in (("pre_ari", "pre-clusters"), ("final_ari", "fine clusters"))
+        if outcome.get("metrics") and key in outcome["metrics"][0]["values"]
+    ]
+    if clustered:
+        utilities.append(
+            Utility(
+                quantity="adjusted Rand index against the known groups",
+                x_label="round",
+                series=tuple(clustered),
+            )
+        )
+    if result.partitions:
+        utilities.append(
+            Utility(
+                quantity="adjusted Rand index of round 1 by similarity",
+                x_label="round",
+                series=tuple(
+                    Series(name=name, x=(1.0,), y=(value,))
+                    for name, value in result.partitions.items()
+                ),
+            )
+        )
+    return tuple(utilities)
+
+
+def _series(name: str, outcome: Mapping[str, Any], key: str) -> Series:
+    points = [(float(m["round"]), m["values"].get(key)) for m in outcome["metrics"]]
+    kept = [(x, y) for x, y in points if y is not None]
+    return Series(name=name, x=tuple(x for x, _ in kept), y=tuple(y for _, y in kept))
+
+
+def _warnings(result: AuditResult, spent: Budget) -> Sequence[str]:
+    told = [f"{name}: {w}" for name, o in result.outcomes.items() for w in o.get("warnings", [])]
+    told += [
+        f"{name} {outcome['reason']}"
+        for name, outcome in result.outcomes.items()
+        if outcome.get("status") == "diverged"
+    ]
+    return [*told, *spent.flags]

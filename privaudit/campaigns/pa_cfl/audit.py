@@ -1,0 +1,248 @@
+"""The audit of PA-CFL: simulate, record, attack, account; :mod:`assemble` writes it down."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from privaudit.campaigns.batches import Batch, HasCell, measure_batches
+from privaudit.campaigns.cells import Cell, CellStore, Measurement
+from privaudit.campaigns.pa_cfl.config import AuditConfig
+from privaudit.campaigns.pa_cfl.exposed import Exposed, exposed
+from privaudit.campaigns.pa_cfl.partitions import partition_scores
+from privaudit.campaigns.pa_cfl.plan import Planned, plan_probe, plan_training, plan_undefended
+from privaudit.campaigns.runs import RecordedRun, outcome_only, recorded
+from privaudit.campaigns.simulation import SimulationConfig
+from privaudit.errors import OutputExistsError
+from privaudit.protocols.base import Progress, RoundMetrics
+from privaudit.reports.model import NotRun
+
+__all__ = ["AuditResult", "claim_folder", "run_audit"]
+
+
+class Steps(Protocol):
+    """Told of each step done in a stage of the work."""
+
+    def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
+        """Report that ``done`` of ``total`` steps of a stage are done."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class AuditResult:
+    """Everything that was simulated and measured.
+
+    Attributes
+    ----------
+    main : RecordedRun
+        PA-CFL at the audited parameters.
+    outcomes : dict of str to mapping
+        Outcome of each training run, by its name in the report.
+    partitions : dict of str to float
+        Adjusted Rand index of the first round's partition, by similarity.
+    results : list of (Planned, Measurement)
+    exposures : list of Exposed
+    not_run : list of NotRun
+    runs : dict of str to RecordedRun
+        Every recorded run by name.
+    seconds : dict of str to float
+        Wall-clock time of each stage.
+    """
+
+    config: AuditConfig
+    main: RecordedRun
+    outcomes: dict[str, Mapping[str, Any]]
+    partitions: dict[str, float]
+    results: list[tuple[Planned, Measurement]]
+    exposures: list[Exposed]
+    not_run: list[NotRun]
+    runs: dict[str, RecordedRun] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def claim_folder(config: AuditConfig, out: Path, *, force: bool) -> None:
+    """Take an output folder: a new or empty one, or one of an audit with the same configuration.
+
+    Raises
+    ------
+    OutputExistsError
+        If it holds something else and ``force`` is not given.
+    """
+    file = out / "audit.json"
+    text = json.dumps(config.model_dump(mode="json"), indent=2, sort_keys=True)
+    if out.exists() and not out.is_dir():
+        raise OutputExistsError(f"{out} is a file; name a folder with -o")
+    held = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
+    if held and not force:
+        if "audit.json" not in held:
+            raise OutputExistsError(
+                f"{out} is not empty (it holds {', '.join(held[:5])}) and holds no audit; name "
+                "another folder, or add --force to write into it"
+            )
+        if file.read_text(encoding="utf-8") != text:
+            raise OutputExistsError(
+                f"{out} holds an audit with another configuration ({file}); name another folder, "
+                "or add --force to replace it"
+            )
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def run_audit(
+    config: AuditConfig,
+    out: Path,
+    *,
+    data_root: Path | None = None,
+    jobs: int = 2,
+    steps: Steps,
+) -> AuditResult:
+    """Do everything that the folder does not hold already.
+
+    Runs lie in ``out/runs``, measured cells in ``out/cells``; both are found again by content, so
+    the same call resumes after an interruption.
+    """
+    config.protocol()
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+    main, reference, outcomes = _training(config, out, data_root, steps)
+    seconds["simulation"] = time.perf_counter() - started
+    started = time.perf_counter()
+    probes, batches = _probes(config, out, data_root, steps)
+    epsilon0 = config.protocol().epsilon0
+    for name, run, epsilon, headline in (
+        ("pa-cfl", main, epsilon0, True),
+        ("pa-cfl-reference", reference, config.reference_epsilon0, False),
+    ):
+        setting = f"PA-CFL, ε₀ = {epsilon:g}, {len(run.transcript.ids('user'))} users"
+        batches.append(
+            Batch(
+                out / "runs" / name,
+                partial(_training_plan, headline=headline, setting=setting, seed=config.seed),
+            )
+        )
+
+    def done(position: int, total: int, cell: Cell, measurement: Measurement) -> None:
+        shown = f"{cell.attack.name} by {cell.label}: {measurement.status}"
+        if measurement.status == "failed":
+            shown += f" ({measurement.reason})"
+        steps("attacks", position, total, shown)
+
+    measured = measure_batches(
+        batches,
+        store=CellStore(out / "cells"),
+        jobs=jobs,
+        data_root=data_root,
+        done=done,
+    )
+    seconds["attacks"] = time.perf_counter() - started
+    started = time.perf_counter()
+    exposures, not_run = exposed(main, seed=config.seed)
+    seconds["collusion"] = time.perf_counter() - started
+    return AuditResult(
+        config=config,
+        main=main,
+        outcomes=outcomes,
+        partitions=partition_scores(main),
+        results=[(_planned(item), m) for item, m in measured],
+        exposures=exposures,
+        not_run=not_run,
+        runs={"pa-cfl": main, "pa-cfl-reference": reference, **probes},
+        seconds=seconds,
+    )
+
+
+def _planned(item: HasCell) -> Planned:
+    assert isinstance(item, Planned)
+    return item
+
+
+def _on_round(steps: Steps, stage: str) -> Progress:
+    def report(done: int, total: int, metrics: RoundMetrics) -> None:
+        accuracy = metrics.values.get("accuracy")
+        steps(stage, done, total, "" if accuracy is None else f"accuracy {accuracy:.1%}")
+
+    return report
+
+
+def _training(
+    config: AuditConfig, out: Path, data_root: Path | None, steps: Steps
+) -> tuple[RecordedRun, RecordedRun, dict[str, Mapping[str, Any]]]:
+    """Run PA-CFL as audited (recorded), a reference that trains (recorded), and the comparison."""
+    audited = config.protocol().epsilon0
+
+    def record(name: str, run: SimulationConfig) -> RecordedRun:
+        stage = f"simulate {name}"
+        return recorded(
+            run, out / "runs" / name, data_root=data_root, progress=_on_round(steps, stage)
+        )
+
+    main = record("pa-cfl", config.run())
+    outcomes: dict[str, Mapping[str, Any]] = {f"PA-CFL, ε₀ = {audited:g}": main.outcome}
+    compared = {
+        f"PA-CFL, ε₀ = {e:g}": config.run(epsilon0=e) for e in config.sweep_epsilon0 if e != audited
+    }
+    compared["PA-CFL* (no protection)"] = config.run(protection=False)
+    compared["PA-CFL*, similarity rbo"] = config.run(
+        protection=False, similarity="rbo", sequence_order="rank"
+    )
+    compared["FedAvg"] = config.fedavg()
+    for position, (name, run) in enumerate(compared.items(), start=1):
+        outcomes[name] = outcome_only(
+            run,
+            out / "outcomes" / f"{position:02d}.json",
+            data_root=data_root,
+            progress=_on_round(steps, f"compare {name}"),
+        )
+    reference = record(
+        "pa-cfl-reference",
+        config.run(epsilon0=config.reference_epsilon0, rounds=config.reference_rounds),
+    )
+    return main, reference, outcomes
+
+
+def _probes(
+    config: AuditConfig, out: Path, data_root: Path | None, steps: Steps
+) -> tuple[dict[str, RecordedRun], list[Batch]]:
+    """Record the single-record runs, and say what is to be measured on each."""
+    k = config.protocol()
+    headline_fraction = k.top_k_fraction
+    wanted: dict[str, tuple[SimulationConfig, Callable[[RecordedRun], list[Planned]]]] = {}
+    seed = config.seed
+    wanted["probe-paper-model"] = (
+        config.probe(fraction=headline_fraction, paper_model=True),
+        partial(_probe_plan, fraction=headline_fraction, headline=True, seed=seed),
+    )
+    wanted["probe-fedavg"] = (
+        config.probe(fraction=None),
+        partial(_undefended_plan, fractions=config.probe_fractions, seed=seed),
+    )
+    for fraction in config.probe_fractions:
+        run = config.probe(fraction=fraction)
+        if run != wanted["probe-paper-model"][0]:
+            wanted[f"probe-k-{fraction:g}"] = (
+                run,
+                partial(_probe_plan, fraction=fraction, headline=False, seed=seed),
+            )
+    runs, batches = {}, []
+    for position, (name, (run, plan)) in enumerate(wanted.items(), start=1):
+        runs[name] = recorded(run, out / "runs" / name, data_root=data_root)
+        steps("simulate single-record runs", position, len(wanted), name)
+        batches.append(Batch(out / "runs" / name, plan))
+    return runs, batches
+
+
+def _probe_plan(run: RecordedRun, *, fraction: float, headline: bool, seed: int) -> list[Planned]:
+    return list(plan_probe(run, fraction=fraction, headline=headline, seed=seed))
+
+
+def _undefended_plan(run: RecordedRun, *, fractions: tuple[float, ...], seed: int) -> list[Planned]:
+    return list(plan_undefended(run, fractions=fractions, seed=seed))
+
+
+def _training_plan(run: RecordedRun, *, headline: bool, setting: str, seed: int) -> list[Planned]:
+    return list(plan_training(run, headline=headline, setting=setting, seed=seed))

@@ -1,0 +1,136 @@
+"""``privaudit attack``: one attack on one coalition's view of a recorded run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from privaudit.cli import _options as options
+from privaudit.cli._console import emit_json, table
+from privaudit.cli._inspect import bundle_of, members_of
+from privaudit.configuration import parse_assignment
+from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
+
+__all__ = ["register"]
+
+INCOMPLETE = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+
+    @app.command()
+    def attack(
+        run: Annotated[Path, typer.Argument(help="A recorded run, or the folder that holds it.")],
+        attack: Annotated[str, typer.Option("--attack", help="See: privaudit list attacks.")],
+        coalition: Annotated[
+            str, typer.Option("--coalition", help="Parties that pool what they saw, e.g. a,b.")
+        ],
+        option: Annotated[
+            list[str] | None,
+            typer.Option("--option", metavar="KEY=VALUE", help="Of the attack; repeatable."),
+        ] = None,
+        withhold: Annotated[
+            list[str] | None,
+            typer.Option("--withhold", help="A capability not to grant; repeatable."),
+        ] = None,
+        data_root: options.DataRoot = None,
+        seed: options.Seed = None,
+        threads: options.Threads = 1,
+        json: options.Json = False,
+    ) -> None:
+        """Attack a recorded run. Figures need the truth beside it; without, guesses are counted.
+
+        Exit code 3 if the attack is not applicable to this run and coalition.
+        """
+        from privaudit.campaigns.cells import Cell, measure
+        from privaudit.campaigns.pa_cfl.scorers import scorers_for
+        from privaudit.campaigns.runs import knowledge_of, open_run
+        from privaudit.scoring.estimate import compare, verdict
+        from privaudit.transcript import Capability, Coalition, Truth
+
+        made = _configured(attack, option)
+        recorded = open_run(bundle_of(run), data_root=data_root)
+        for name in withhold or ():
+            if name not in set(Capability):
+                raise ConfigurationError(
+                    f"'{name}' is not a capability; known are {', '.join(Capability)}."
+                    f"{did_you_mean(name, list(Capability))}"
+                )
+        granted = frozenset(Capability) - {Capability(name) for name in withhold or ()}
+        options.use_threads(threads)
+        members = members_of(coalition)
+        cell = Cell(
+            attack=made,
+            coalition=Coalition(frozenset(members), granted),
+            label=" + ".join(members),
+            transcript=recorded.transcript,
+            digest=recorded.digest,
+            truth=recorded.truth or Truth(),
+            knowledge=knowledge_of(recorded),
+            scorers=scorers_for(made, recorded),
+            seed=seed or 0,
+        )
+        # A wrong party is an error of the command, not a row of its result.
+        recorded.transcript.view(cell.coalition)
+        measurement = measure(cell)
+        if measurement.status == "not-applicable":
+            raise _NotApplicable(measurement.reason)
+        if measurement.status == "failed":
+            raise ConfigurationError(measurement.reason)
+        figures = [
+            compare(t.attack, baseline=t.baseline, control=t.control, confidence=0.95)
+            for t in measurement.triples
+        ]
+        if json:
+            emit_json(
+                {
+                    "attack": made.name,
+                    "coalition": sorted(members),
+                    "diagnostics": dict(measurement.diagnostics),
+                    "figures": [{**asdict(f), "verdict": verdict(f)} for f in figures],
+                }
+            )
+            return
+        table(
+            f"{made.name} by {cell.label}",
+            ("metric", "value", "95 % interval", "baseline", "control", "n", "verdict"),
+            [
+                (
+                    f.metric,
+                    f"{f.value:.3g}",
+                    f"{f.low:.3g} to {f.high:.3g}",
+                    "-" if f.baseline is None else f"{f.baseline.value:.3g}",
+                    "-" if f.control is None else f"{f.control.value:.3g}",
+                    str(f.n),
+                    verdict(f),
+                )
+                for f in figures
+            ],
+        )
+        if not figures:
+            typer.echo("no figures: the truth does not lie beside the recording")
+
+
+class _NotApplicable(UnmetRequirementsError):
+    exit_code = INCOMPLETE
+
+
+def _configured(name: str, settings: list[str] | None) -> Any:
+    from dataclasses import fields
+
+    from privaudit import plugins
+
+    kind = plugins.load("attack", name)
+    given = dict(parse_assignment(text) for text in settings or ())
+    known = [f.name for f in fields(kind) if f.init]
+    for key in given:
+        if key not in known:
+            raise ConfigurationError(
+                f"attack '{name}' has no option '{key}'; known are {', '.join(known)}."
+                f"{did_you_mean(key, known)}"
+            )
+    return kind(**given)

@@ -1,0 +1,129 @@
+"""``privaudit audit`` and ``privaudit report``: the main job, and its formats."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privaudit.cli import _options as options
+from privaudit.cli._console import progress
+from privaudit.errors import ConfigurationError, did_you_mean
+
+__all__ = ["register"]
+
+INCOMPLETE = 3
+AUDITABLE = ("pa-cfl",)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+
+    @app.command()
+    def audit(
+        subject: Annotated[
+            str, typer.Argument(help="A protocol (pa-cfl) to simulate, attack and account.")
+        ],
+        out: options.Out,
+        config: options.Config = None,
+        parameter: options.Settings = None,
+        dataset: options.Dataset = None,
+        data_root: options.DataRoot = None,
+        users: options.Users = None,
+        partition: options.Partition = None,
+        rounds: options.Rounds = None,
+        seed: options.Seed = None,
+        delta: Annotated[
+            float | None,
+            typer.Option("--delta", help="At which epsilon is stated. [default: 1e-5]"),
+        ] = None,
+        jobs: Annotated[
+            int, typer.Option("-j", "--jobs", min=1, help="Worker processes for the attacks.")
+        ] = 2,
+        force: options.Force = False,
+        json: options.Json = False,
+        quiet: options.Quiet = False,
+    ) -> None:
+        """Audit a protocol end to end and write the report: OUT/report.html, .json and .md.
+
+        The same command on the same folder resumes. The exit code is 0 when the report is
+        complete, whatever it found.
+        """
+        if subject not in AUDITABLE:
+            raise ConfigurationError(
+                f"no audit is known for '{subject}'; allowed are {', '.join(AUDITABLE)}. To attack "
+                f"a recorded run: privaudit attack RUN_DIR.{did_you_mean(subject, AUDITABLE)}"
+            )
+        started = time.perf_counter()
+        from privaudit.campaigns.pa_cfl.assemble import assemble
+        from privaudit.campaigns.pa_cfl.audit import claim_folder, run_audit
+        from privaudit.campaigns.pa_cfl.config import AuditConfig
+        from privaudit.configuration import validated
+        from privaudit.reports import write_report
+
+        values = options.configuration(
+            config=config,
+            sections=tuple(AuditConfig.model_fields),
+            settings=parameter,
+            federation={"dataset": dataset, "users": users, "partition": partition},
+            top={"seed": seed, "delta": delta},
+            rounds=rounds,
+        )
+        resolved = validated(AuditConfig, values, where=str(config or "options"))
+        resolved.protocol()
+        claim_folder(resolved, out, force=force)
+        options.use_threads(1)
+        with progress(quiet=quiet) as steps:
+            result = run_audit(resolved, out, data_root=data_root, jobs=jobs, steps=steps)
+            steps("report", 0, 1)
+            result.seconds["total before the report"] = time.perf_counter() - started
+            report = assemble(result, command=_command(), device="CPU, one thread a process")
+            files = write_report(report, out)
+            steps("report", 1, 1, str(files[0]))
+        if json:
+            typer.echo((out / "report.json").read_text(encoding="utf-8"))
+        else:
+            for verdict in report.verdicts:
+                typer.echo(f"{verdict.verdict:>13}  {verdict.risk}")
+                if verdict.verdict != "not tested":
+                    typer.echo(f"{'':>13}  {verdict.sentence}")
+            breached = sum(v.verdict == "breached" for v in report.verdicts)
+            typer.echo(
+                f"==== {breached} of {len(report.verdicts)} risks breached, "
+                f"{len(report.findings)} figures, {len(report.not_run)} attacks not run, "
+                f"{time.perf_counter() - started:.0f} s ===="
+            )
+            typer.echo(f"report: {files[0]}")
+        if not report.complete:
+            failed = [n for n in report.not_run if n.status == "failed"]
+            for row in failed:
+                typer.echo(f"failed: {row.attack} by {row.coalition_label}: {row.reason}", err=True)
+            raise typer.Exit(INCOMPLETE)
+
+    @app.command()
+    def report(
+        results: Annotated[Path, typer.Argument(help="An audit's folder, or its report.json.")],
+        out: Annotated[
+            Path | None, typer.Option("-o", "--out", help="Folder; the audit's own by default.")
+        ] = None,
+        format: Annotated[
+            str, typer.Option("--format", help="Comma-separated: html, json, md.")
+        ] = "html,json,md",
+    ) -> None:
+        """Write the report of a finished audit again, in the formats wanted."""
+        from privaudit.reports import read_report, write_report
+
+        wanted = tuple(part.strip() for part in format.split(",") if part.strip())
+        if not wanted:
+            raise ConfigurationError("--format names no format; allowed are html, json, md")
+        folder = out or (results if results.is_dir() else results.parent)
+        for file in write_report(read_report(results), folder, formats=wanted):
+            typer.echo(str(file))
+
+
+def _command() -> str:
+    return shlex.join(["privaudit", *sys.argv[1:]])
