@@ -39,7 +39,7 @@ class LBFGSSettings:
 
     iterations: int
     history: int = 50
-    target: float = 1e-9
+    target: float = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
