@@ -196,7 +196,8 @@ def _pair(value: Array, records: Float64, target: str) -> tuple[Float64, Float64
         raise InvalidDataError(
             f"the guess for '{target}' has shape {np.shape(value)}, its records {records.shape}"
         )
-    guess = np.clip(guess, 0, 1)
+    # An infinite value is a failure; clamping would turn it into a pixel.
+    guess = np.where(np.isfinite(guess), np.clip(guess, 0, 1), np.nan)
     return guess, records[assign(guess, records)]
 
 

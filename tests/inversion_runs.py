@@ -1,0 +1,152 @@
+"""Runs of single-record updates for the tests of gradient inversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from privaudit.attacks.base import Attack, Guesses, Knowledge
+from privaudit.datasets.base import LabelledImages
+from privaudit.models import ModelSpec, build, flatten_parameters, load_parameters
+from privaudit.protocols.baselines.kinds import SERVER, UPDATE
+from privaudit.protocols.pa_cfl.kinds import (
+    AGGREGATION_SERVER,
+    GLOBAL_PERMUTATION,
+    IMPORTANT_VALUES,
+    MANAGEMENT_SERVER,
+    PERMUTATION_SEQUENCE,
+)
+from privaudit.scoring.reconstruction import psnr
+from privaudit.transcript import (
+    Capability,
+    Coalition,
+    MemoryRecorder,
+    Party,
+    Transcript,
+    Truth,
+    View,
+)
+
+FACTS = (
+    Capability.MODEL_ARCHITECTURE,
+    Capability.MODEL_PARAMETERS,
+    Capability.SINGLE_LOCAL_STEP,
+    Capability.SINGLE_RECORD_UPDATES,
+)
+ALL = (*FACTS, Capability.AUXILIARY_DATA)
+SMALL = ModelSpec("small-cnn", (1, 8, 8), 10)
+LENET = ModelSpec("lenet", (1, 8, 8), 10)
+
+
+@dataclass(frozen=True)
+class World:
+    """Records, parameters and gradients of users, from which transcripts are made."""
+
+    spec: ModelSpec
+    parameters: np.ndarray
+    records: LabelledImages
+    auxiliary: LabelledImages
+    gradients: np.ndarray
+
+    @property
+    def users(self) -> list[str]:
+        return [f"user-{i}" for i in range(len(self.records))]
+
+    @property
+    def knowledge(self) -> Knowledge:
+        return Knowledge(self.spec, self.parameters, self.auxiliary)
+
+    def truth(self) -> Truth:
+        return Truth(
+            {u: {"images": self.records.images[i : i + 1]} for i, u in enumerate(self.users)}
+        )
+
+    def transcript(self, share: float = 0.01) -> Transcript:
+        """A round of FedAvg and one of PA-CFL, with pi^g by summed reverse ranks."""
+        k = int(share * self.gradients.shape[1])
+        order = np.argsort(-np.abs(self.gradients), axis=1, kind="stable")[:, :k]
+        importance = np.zeros(self.gradients.shape[1])
+        for sequence in order:
+            importance[sequence] += k - np.arange(k)
+        shared = np.argsort(-importance, kind="stable")[:k]
+        recorder = recorder_of(self.users)
+        for user, gradient, sequence in zip(self.users, self.gradients, order, strict=True):
+            send = {"round": 1, "sender": user}
+            recorder.send(kind=UPDATE, receiver=SERVER, arrays={"values": gradient}, **send)
+            recorder.send(
+                kind=PERMUTATION_SEQUENCE,
+                receiver=MANAGEMENT_SERVER,
+                arrays={"indices": sequence},
+                **send,
+            )
+            recorder.send(
+                kind=IMPORTANT_VALUES,
+                receiver=AGGREGATION_SERVER,
+                arrays={"values": gradient[shared]},
+                **send,
+            )
+        recorder.send(
+            kind=GLOBAL_PERMUTATION,
+            round=1,
+            sender=MANAGEMENT_SERVER,
+            receiver="colluder",
+            arrays={"indices": shared},
+        )
+        return recorder.transcript()
+
+
+def recorder_of(users: Iterable[str]) -> MemoryRecorder:
+    recorder = MemoryRecorder()
+    servers = (SERVER, MANAGEMENT_SERVER, AGGREGATION_SERVER)
+    parties = [Party(s, "server") for s in servers]
+    parties += [Party(u, "user") for u in ("colluder", *users)]
+    recorder.declare(parties, facts=FACTS)
+    return recorder
+
+
+@cache
+def world(seed: int, users: int = 8, spec: ModelSpec = SMALL, spread: float = 0.0) -> World:
+    """Digits of a seed; ``spread`` replaces the initial parameters by U(-spread, spread)."""
+    digits = load_digits()
+    order = np.random.default_rng(seed).permutation(len(digits.target))
+    every = LabelledImages(
+        (digits.images[order, None] / 16).astype(np.float32),
+        digits.target[order].astype(np.int64),
+    )
+    records, auxiliary = every.take(np.arange(users)), every.take(np.arange(users, users + 800))
+    module = build(spec, seed=seed).eval()
+    if spread:
+        size = len(flatten_parameters(module))
+        values = np.random.default_rng(seed).uniform(-spread, spread, size)
+        load_parameters(module, values.astype(np.float32))
+    gradients = []
+    for image, label in zip(records.images, records.labels, strict=True):
+        logits = module(torch.from_numpy(image)[None])
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor([int(label)]))
+        parts = torch.autograd.grad(loss, list(module.parameters()))
+        gradients.append(torch.cat([p.flatten() for p in parts]).numpy())
+    return World(spec, flatten_parameters(module), records, auxiliary, np.stack(gradients))
+
+
+def view_of(
+    transcript: Transcript, *parties: str, capabilities: Iterable[Capability] = ALL
+) -> View:
+    return transcript.view(Coalition.of(*parties, capabilities=capabilities))
+
+
+def attacked(
+    attack: Attack, view: View, knowledge: Knowledge, *, seed: int = 0
+) -> tuple[Guesses, Guesses]:
+    return (
+        attack.run(view, knowledge=knowledge, rng=np.random.default_rng(seed)),
+        attack.baseline(view, knowledge=knowledge, rng=np.random.default_rng(seed)),
+    )
+
+
+def median(guesses: Guesses, truth: Truth) -> float:
+    return float(np.median(list(psnr(guesses, truth).per_target.values())))
