@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privaudit.attacks.inversion._gradients import GradientEngine
+from privaudit.attacks.inversion._lbfgs import LBFGSSettings, minimise
 from privaudit.attacks.inversion._objectives import cosine, total_variation
+from privaudit.errors import ConfigurationError
 from privaudit.models import ModelSpec, build
 
 SPECS = [
@@ -147,3 +149,48 @@ def test_total_variation_of_known_images() -> None:
     stripes[..., 1::2] = 1.0  # every horizontal step is one, every vertical step zero
     assert float(total_variation(flat)) == 0.0
     assert float(total_variation(stripes)) == 1.0
+
+
+def test_batch_statistics_of_a_single_value_are_refused_with_the_way_out() -> None:
+    spec = ModelSpec("resnet10", (3, 32, 32), 10)
+    with pytest.raises(ConfigurationError, match="batch_norm='eval'"):
+        GradientEngine(build(spec, seed=0), input_shape=spec.input_shape, classes=10)
+
+
+def test_many_problems_are_minimised_at_once_each_to_its_own_minimum() -> None:
+    rng = np.random.default_rng(3)
+    centres = torch.from_numpy(rng.standard_normal((5, 6)))
+    scales = torch.from_numpy(10 ** rng.uniform(-2, 2, (5, 6)))  # condition numbers up to 1e4
+
+    def quadratic(points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        offset = points - centres[which]
+        return (scales[which] * offset**2).sum(1), 2 * scales[which] * offset
+
+    found = minimise(quadratic, torch.zeros(5, 6).double(), LBFGSSettings(iterations=200))
+
+    assert float(found.values.max()) <= 1e-12
+    assert torch.allclose(found.points, centres, atol=1e-4)
+
+
+def test_a_problem_that_is_not_finite_ends_alone() -> None:
+    def evaluate(points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        broken = torch.where(which == 1, torch.nan, 1.0).double()
+        return broken * points.square().sum(1), 2 * broken[:, None] * points
+
+    found = minimise(evaluate, torch.ones(2, 3).double(), LBFGSSettings(iterations=50))
+
+    assert float(found.values[0]) <= 1e-12
+    assert found.values[1].isinf()
+
+
+def test_the_curved_valley_of_rosenbrock_is_followed_to_its_end() -> None:
+    def rosenbrock(points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        variable = points.detach().requires_grad_(True)
+        x, y = variable[:, 0], variable[:, 1]
+        value = (1 - x) ** 2 + 100 * (y - x**2) ** 2
+        (slope,) = torch.autograd.grad(value.sum(), variable)
+        return value.detach(), slope
+
+    starts = torch.tensor([[-1.2, 1.0], [2.0, 2.0], [0.0, -3.0]], dtype=torch.float64)
+    found = minimise(rosenbrock, starts, LBFGSSettings(iterations=200))
+    assert torch.allclose(found.points, torch.ones(3, 2).double(), atol=1e-4)

@@ -1,18 +1,20 @@
-"""The search of DLG: one target at a time, with restarts that are chosen by loss."""
+"""The search of DLG: all targets together, each with restarts that are chosen by loss."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from privaudit.attacks.base import Guesses
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
 from privaudit.attacks.inversion._labels import label_of_whole, one_hot
+from privaudit.attacks.inversion._lbfgs import LBFGSSettings, minimise
 from privaudit.attacks.inversion._observations import PartialUpdates
-from privaudit.attacks.inversion._optimise import LBFGSSettings, lbfgs
 from privaudit.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -30,10 +32,12 @@ def deep_leakage(
     rng: np.random.Generator,
 ) -> Guesses:
     """Run :class:`~privaudit.attacks.inversion.DeepLeakage` on checked updates."""
-    shape = (len(seen.users), attack.restarts + 1)
-    first = rng.random((*shape, *spec.input_shape), dtype=np.float32)
-    logits = rng.standard_normal((*shape, spec.classes))
-    settings = LBFGSSettings(iterations=attack.iterations)
+    count, shape = len(seen.users), spec.input_shape
+    pixels = int(np.prod(shape))
+    attempts = (attack.restarts + 1, count)
+    first = rng.random((*attempts, pixels), dtype=np.float32).astype(np.float64)
+    if attack.labels == "optimised":
+        first = np.concatenate([first, rng.standard_normal((*attempts, spec.classes))], axis=2)
     with _search.single_thread():
         engine = _search.engine_for(
             spec,
@@ -44,30 +48,34 @@ def deep_leakage(
         )
         make = objectives.relative_squared(_search.tensor(seen.values, engine))
         known = one_hot(label_of_whole(seen.values, spec), engine)
-        images, losses, evaluations = [], [], 0
-        for target in range(len(seen.users)):
-            objective = make(torch.tensor([target], device=engine.device))
-            best, lowest, continued = None, float("inf"), False
-            for attempt in range(attack.restarts + 1):
-                start = _search.tensor(first[target, attempt][None], engine)
-                outcome = lbfgs(
-                    objective,
-                    engine,
-                    # A search that left the finite numbers is taken up where it was best.
-                    first=best if continued and best is not None else start,
-                    labels=known[target][None] if attack.labels == "restored" else None,
-                    logits=_search.tensor(logits[target, attempt][None], engine),
-                    settings=settings,
-                )
-                evaluations += outcome.evaluations
-                continued = not outcome.finite
-                if best is None or float(outcome.losses) < lowest:
-                    best, lowest = outcome.images, float(outcome.losses)
-                if lowest <= attack.tolerance:
-                    break
-            assert best is not None
-            images.append(best)
-            losses.append(lowest)
-        return _search.as_guesses(
-            seen.users, torch.cat(images), torch.tensor(losses, dtype=torch.float64), evaluations
-        )
+
+        def evaluate(targets: Tensor, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+            rows = targets[which]
+            variable = points.detach().requires_grad_(True)
+            images = variable[:, :pixels].reshape(-1, *shape)
+            if attack.labels == "optimised":
+                labels = torch.softmax(variable[:, pixels:], dim=1)
+            else:
+                labels = known[rows]
+            values = make(rows)(engine.gradients(images, labels))
+            (gradients,) = torch.autograd.grad(values.sum(), variable)
+            return values.detach(), gradients
+
+        starts = _search.tensor(first, engine)
+        best = starts[0].clone()
+        lowest = torch.full_like(best[:, 0], torch.inf)
+        evaluations = 0
+        for start in starts:
+            rows = (lowest > attack.tolerance).nonzero(as_tuple=True)[0]
+            if not len(rows):
+                break
+            found = minimise(
+                partial(evaluate, rows),
+                start[rows],
+                LBFGSSettings(iterations=attack.iterations),
+            )
+            better = found.values < lowest[rows]
+            best[rows[better]], lowest[rows[better]] = found.points[better], found.values[better]
+            evaluations += found.evaluations
+        images = best[:, :pixels].reshape(-1, *shape)
+        return _search.as_guesses(seen.users, images, lowest, evaluations)

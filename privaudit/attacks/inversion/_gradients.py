@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from privaudit.errors import ConfigurationError
+
 __all__ = ["DenseGradients", "FactoredGradients", "GradientEngine", "UpdateGradients"]
 
 #: Below this dimension, and whenever more than one in 20 coordinates is asked for, forming the
@@ -217,6 +219,7 @@ class GradientEngine:
         first = next(model.parameters())
         self.dtype, self.device = first.dtype, first.device
         self.dimension = sum(p.numel() for p in model.parameters())
+        self._require_forward()
         self._layers = _eligible_layers(model)
         self.factored = self._layers is not None and self._agrees()
 
@@ -232,6 +235,19 @@ class GradientEngine:
         if self.factored:
             return self._factored(images, labels)
         return self._dense(images, labels)
+
+    def _require_forward(self) -> None:
+        """Raise ConfigurationError if the network takes no update of so few records."""
+        blank = torch.zeros((self.records, *self.input_shape), dtype=self.dtype, device=self.device)
+        try:
+            with torch.no_grad():
+                self.model(blank)
+        except ValueError as error:
+            # Batch statistics of a single value: torch refuses them, and so would the users'.
+            raise ConfigurationError(
+                f"batch_norm='train' is not possible with updates of {self.records} record(s) of "
+                f"shape {self.input_shape} ({error}); set batch_norm='eval'"
+            ) from error
 
     def _loss(self, images: Tensor, labels: Tensor) -> Tensor:
         logits = functional.log_softmax(self.model(images), dim=1)

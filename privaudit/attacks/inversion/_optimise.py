@@ -12,7 +12,7 @@ from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._objectives import Objective, ObjectiveMaker, total_variation
 from privaudit.attacks.inversion._priors import Prior
 
-__all__ = ["AdamSettings", "LBFGSSettings", "Outcome", "adam", "lbfgs"]
+__all__ = ["AdamSettings", "Outcome", "adam"]
 
 #: Fewest and most jobs that are optimised at once, and how many gradient entries they may have in
 #: all: small networks are quicker in large chunks, large ones fall out of the cache.
@@ -33,26 +33,13 @@ class AdamSettings:
     signed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LBFGSSettings:
-    """L-BFGS with strong Wolfe line search; stops at a relative loss of ``target``."""
-
-    iterations: int
-    history: int = 50
-    target: float = 1e-12
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """Best images (jobs, ...), their losses (jobs,), and gradient evaluations made.
-
-    ``finite`` is false if the search left the finite numbers.
-    """
+    """Best images (jobs, ...), their losses (jobs,), and gradient evaluations made."""
 
     images: Tensor
     losses: Tensor
     evaluations: int
-    finite: bool = True
 
 
 def adam(
@@ -124,66 +111,3 @@ def _adam_chunk(
         with torch.no_grad():
             prior.project(variables)
     return best, lowest
-
-
-def lbfgs(
-    objective: Objective,
-    engine: GradientEngine,
-    *,
-    first: Tensor,
-    labels: Tensor | None,
-    logits: Tensor | None,
-    settings: LBFGSSettings,
-) -> Outcome:
-    """Minimise one job's objective over its image and, if labels are unknown, its label logits.
-
-    Parameters
-    ----------
-    first : Tensor, shape (1, channels, height, width)
-    labels : Tensor, shape (1, classes), or None
-        The label if it is known; otherwise ``logits`` of the same shape start the search.
-
-    Returns
-    -------
-    Outcome
-        The evaluation of lowest loss. A step that is not finite ends the search there.
-    """
-    image = first.clone().requires_grad_(True)
-    free = [image]
-    if labels is None:
-        assert logits is not None
-        logits = logits.clone().requires_grad_(True)
-        free.append(logits)
-    best, lowest, evaluations = first.clone(), math.inf, 0
-
-    optimiser: torch.optim.Optimizer = torch.optim.LBFGS(
-        free,
-        lr=1.0,
-        max_iter=20,
-        history_size=settings.history,
-        tolerance_grad=1e-12,
-        tolerance_change=1e-14,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> float:
-        nonlocal best, lowest, evaluations
-        known = labels if labels is not None else torch.softmax(free[1], dim=1)
-        loss = objective(engine.gradients(image, known)).sum()
-        for variable, gradient in zip(free, torch.autograd.grad(loss, free), strict=True):
-            variable.grad = gradient
-        evaluations += 1
-        reached = float(loss.detach())
-        if reached < lowest:
-            best, lowest = image.detach().clone(), reached
-        return reached
-
-    finite = True
-    for _ in range(max(1, settings.iterations // 20)):
-        before = lowest
-        optimiser.step(closure)
-        finite = all(bool(torch.isfinite(variable).all()) for variable in free)
-        if not finite or lowest <= settings.target or lowest >= before * (1 - 1e-6):
-            break
-    losses = torch.as_tensor([lowest], dtype=engine.dtype, device=engine.device)
-    return Outcome(best, losses, evaluations, finite)

@@ -70,8 +70,9 @@ class MatchingOptions:
         Weight of the mean squared latent variable of the ``"gaussian"`` or ``"pca"`` prior.
     components : int
         Principal components of the ``"pca"`` prior.
-    batch_norm : {"eval", "train"}
-        Statistics that the users' batch normalisation used: running, or of their own records.
+    batch_norm : {"train", "eval"}
+        Statistics that the users' batch normalisation used: of their own records, as local
+        training does, or running ones.
     device : str
         Device of torch, ``"cpu"`` or ``"cuda"``.
     """
@@ -85,7 +86,7 @@ class MatchingOptions:
     prior: PriorName = "none"
     prior_weight: float = 1e-3
     components: int = 80
-    batch_norm: BatchNorm = "eval"
+    batch_norm: BatchNorm = "train"
     device: str = "cpu"
 
     def __post_init__(self) -> None:

@@ -44,14 +44,14 @@ class DeepLeakage:
 
     ``x* = argmin ||grad loss(theta, x, y) - g||^2`` (Zhu, Liu, Han: Deep Leakage from Gradients,
     NeurIPS 2019), with safeguards against its known instability: the loss is divided by
-    ``||g||^2``, steps satisfy the strong Wolfe conditions, the best evaluation is kept, a search
+    ``||g||^2``, steps satisfy the weak Wolfe conditions, a search
     that ends without a match is started anew, and the start kept is the one of lowest loss.
     Computation is in double precision.
 
     Attributes
     ----------
     iterations : int
-        Steps of L-BFGS a start, rounded down to a multiple of 20.
+        Steps of L-BFGS a start.
     restarts : int
         Further starts while the relative loss is above ``tolerance``.
     labels : {"restored", "optimised"}
@@ -68,15 +68,15 @@ class DeepLeakage:
     reads: ClassVar[tuple[str, ...]] = (UPDATE,)
 
     iterations: int = 300
-    restarts: int = 3
+    restarts: int = 1
     labels: LabelRule = "restored"
     tolerance: float = 1e-6
-    batch_norm: BatchNorm = "eval"
+    batch_norm: BatchNorm = "train"
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.iterations < 20:
-            raise ConfigurationError(f"iterations must be at least 20, got {self.iterations}")
+        if self.iterations < 1:
+            raise ConfigurationError(f"iterations must be at least 1, got {self.iterations}")
         if self.restarts < 0:
             raise ConfigurationError(f"restarts must not be negative, got {self.restarts}")
         if not self.tolerance > 0:
