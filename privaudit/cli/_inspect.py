@@ -102,12 +102,12 @@ def register(app: typer.Typer) -> None:
 
         recording = read_recording(bundle_of(run))
         transcript = recording.transcript
+        coalitions: list[tuple[str, ...]]
         if coalition is not None:
-            coalitions: list[tuple[str, ...]] = [members_of(coalition)]
+            coalitions = [members_of(coalition)]
         else:
-            users = transcript.ids("user")
-            servers = [p.id for p in transcript.parties if p.role != "user"]
-            coalitions = [(s,) for s in servers] + ([(users[0],)] if users else [])
+            alone = [p.id for p in transcript.parties if p.role != "user"]
+            coalitions = [(party,) for party in (*alone, *transcript.ids("user")[:1])]
         listed: list[dict[str, Any]] = [
             {"coalition": list(c), "messages": _rows(transcript.view(Coalition.of(*c)))}
             for c in coalitions

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 import typer
 
 from privaudit import __version__
-from privaudit.cli import _attack, _audit, _inspect, _simulate
+from privaudit.cli._attack import register as register_attack
+from privaudit.cli._audit import register as register_audit
+from privaudit.cli._inspect import register as register_inspect
+from privaudit.cli._simulate import register as register_simulate
 from privaudit.errors import PrivauditError
 
 __all__ = ["app", "main"]
@@ -45,10 +48,8 @@ def _options(
     """Options of every command."""
 
 
-_audit.register(app)
-_simulate.register(app)
-_inspect.register(app)
-_attack.register(app)
+for register in (register_audit, register_simulate, register_inspect, register_attack):
+    register(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

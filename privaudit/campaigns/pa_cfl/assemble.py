@@ -82,7 +82,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         not_run=tuple(not_run_of(described) + result.not_run),
         exposure=tuple(exposures),
         budgets=budgets,
-        uncovered=tuple(_row(UncoveredRelease, row) for row in spent.uncovered),
+        uncovered=tuple(_uncovered(row, result) for row in spent.uncovered),
         claims=tuple(
             claims_of(
                 findings=findings,
@@ -112,6 +112,15 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
 
 def _row(kind: type[Any], row: object) -> Any:
     return kind(**{name: getattr(row, name) for name in kind.model_fields})
+
+
+def _uncovered(row: Any, result: AuditResult) -> UncoveredRelease:
+    users = set(result.main.transcript.ids("user"))
+    release: UncoveredRelease = _row(UncoveredRelease, row)
+    if users <= set(release.observers):
+        others = tuple(o for o in release.observers if o not in users)
+        release = release.model_copy(update={"observers": (*others, "every user")})
+    return release
 
 
 def _system(result: AuditResult) -> SystemUnderTest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -72,6 +73,14 @@ def _percent(fraction: float) -> str:
     return f"{100 * fraction:g} %"
 
 
+def _setting(run: RecordedRun, protocol: str) -> str:
+    model: Any = run.transcript.public["model"]
+    return (
+        f"{protocol}, one record and one gradient a user, {model['name']} with "
+        f"{model['dimension']:,} parameters"
+    )
+
+
 def _cell(
     run: RecordedRun,
     attack: Attack,
@@ -104,9 +113,9 @@ def plan_undefended(
     """Inversion of plain gradients: the reference, and the paper's figure 10(a)."""
     scorers = image_scorers(run)
     make = partial(_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
-    setting = "FedAvg, one record and one gradient a user"
+    setting = _setting(run, "FedAvg")
     yield Planned(
-        make(DeepLeakage(), setting=setting, keep=True),
+        make(DeepLeakage(iterations=100, restarts=2), setting=setting, keep=True),
         "undefended, DLG",
         "Records from undefended gradients (DLG)",
         "What the server of plain federated averaging sees is enough to rebuild users' records.",
@@ -144,7 +153,7 @@ def plan_probe(
 ) -> Iterator[Planned]:
     """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion."""
     scorers = image_scorers(run)
-    setting = f"PA-CFL, one record and one gradient a user, k = {_percent(fraction)} of d"
+    setting = f"{_setting(run, 'PA-CFL')}, k = {_percent(fraction)} of d"
     colluder = run.transcript.ids("user")[0]
     shown = VIEWS if headline else FIGURE_10BC
     make = partial(_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
@@ -159,7 +168,7 @@ def plan_probe(
         shown,
     )
     yield Planned(
-        make(SortedValueMatching(), (AS,), "AS"),
+        make(SortedValueMatching(iterations=80), (AS,), "AS"),
         "AS, values without coordinates",
         "Records from values without coordinates",
         "The aggregation server alone matches the sizes of the important values.",
@@ -167,14 +176,15 @@ def plan_probe(
         headline,
         shown,
     )
-    yield Planned(
-        make(ZeroFillMatching(placement="as-received"), (AS,), "AS"),
-        "AS, values at wrong coordinates",
-        "Records from values taken in the order received",
-        "A reading of the paper's figure 10(b).",
-        fraction,
-        gallery=shown,
-    )
+    if not headline:
+        yield Planned(
+            make(ZeroFillMatching(placement="as-received"), (AS,), "AS"),
+            "AS, values at wrong coordinates",
+            "Records from values taken in the order received",
+            "A reading of the paper's figure 10(b).",
+            fraction,
+            gallery=shown,
+        )
     yield Planned(
         make(TopKMatching(), (AS, colluder), "AS + 1 user"),
         "AS + 1 user, values at true coordinates",
@@ -208,22 +218,24 @@ def plan_training(
     run: RecordedRun, *, headline: bool, setting: str, seed: int
 ) -> Iterator[Planned]:
     """Attacks on a training run: labels, links between rounds, and inversion if it applies."""
-    yield Planned(
-        _cell(
-            run,
-            LabelsFromPermutation(round=1),
-            (MS,),
-            "MS",
-            label_scorers(run),
-            setting=f"{setting}, round 1",
-            seed=seed,
-        ),
-        "MS, labels",
-        "Which labels a user trains on",
-        "The management server infers a user's most frequent label from its permutation sequence.",
-        None,
-        headline,
-    )
+    if headline:
+        yield Planned(
+            _cell(
+                run,
+                LabelsFromPermutation(round=1, simulated_users=100),
+                (MS,),
+                "MS",
+                label_scorers(run),
+                setting=f"{setting}, round 1",
+                seed=seed,
+            ),
+            "MS, labels",
+            "Which labels a user trains on",
+            "The management server infers a user's most frequent label from its permutation "
+            "sequence.",
+            None,
+            True,
+        )
     rounds = sorted(
         {
             m.round
@@ -236,15 +248,23 @@ def plan_training(
         pairs.append((rounds[0], rounds[-1]))
     for gallery, probe in pairs:
         yield _linking(run, gallery, probe, setting=setting, seed=seed, headline=headline)
-    for attack, members, label in (
+    if headline:
+        yield from _inversion_of_training(run, setting=setting, seed=seed)
+
+
+def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iterator[Planned]:
+    """Inversion of training updates; where it does not apply, the report says why."""
+    colluder = run.transcript.ids("user")[0]
+    attacks: tuple[tuple[Attack, tuple[PartyId, ...], str], ...] = (
         (RankProfileMatching(), (MS,), "MS"),
-        (SortedValueMatching(), (AS,), "AS"),
-        (TopKMatching(), (AS, run.transcript.ids("user")[0]), "AS + 1 user"),
-    ):
+        (SortedValueMatching(iterations=80), (AS,), "AS"),
+        (TopKMatching(), (AS, colluder), "AS + 1 user"),
+    )
+    for attack, members, label in attacks:
         yield Planned(
             _cell(run, attack, members, label, image_scorers(run), setting=setting, seed=seed),
-            "inversion of accumulated updates",
-            f"Records from accumulated updates ({label})",
+            "inversion of training updates",
+            f"Records from training updates ({label})",
             "Gradient inversion needs an update that is one gradient of one record.",
         )
 
