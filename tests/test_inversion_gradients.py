@@ -96,10 +96,10 @@ def test_derivative_of_a_loss_through_factors_equals_finite_differences() -> Non
     variable = images.clone().requires_grad_(True)
     (slope,) = torch.autograd.grad(loss(variable), variable)
     direction = torch.from_numpy(np.random.default_rng(2).standard_normal(images.shape))
-    step = 1e-5
+    step = 1e-4
     numeric = (loss(images + step * direction) - loss(images - step * direction)) / (2 * step)
 
-    assert float((slope * direction).sum()) == pytest.approx(float(numeric.detach()), rel=1e-5)
+    assert float((slope * direction).sum()) == pytest.approx(float(numeric.detach()), rel=1e-4)
 
 
 class _SharedLayer(nn.Module):

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from privaudit.attacks.inversion._bilinear import bilinear
 from privaudit.errors import ConfigurationError
 
 __all__ = ["DenseGradients", "FactoredGradients", "GradientEngine", "UpdateGradients"]
@@ -122,7 +123,7 @@ class FactoredGradients:
             block = target[:, layer.weight : layer.weight + layer.rows * layer.columns]
             block = block.reshape(-1, layer.rows, layer.columns)
             if factor.thin:
-                total = total + (torch.bmm(block, factor.inputs) * factor.outputs).sum((1, 2))
+                total = total + bilinear(factor.outputs, block, factor.inputs)
             else:
                 total = total + (factor.weight() * block).sum((1, 2))
             if layer.bias is not None:

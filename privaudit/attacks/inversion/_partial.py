@@ -50,11 +50,8 @@ def match(
         engine = _engine(options, knowledge)
         values = _search.tensor(seen.values, engine)
         indices = _search.tensor(seen.indices, engine)
-        if zero_fill:
-            whole = values.new_zeros(len(values), engine.dimension).scatter(1, indices, values)
-            make = objectives.cosine(whole)
-        else:
-            make = objectives.masked_cosine(indices, values)
+        known = objectives.zero_filled_cosine if zero_fill else objectives.masked_cosine
+        make = known(indices, values)
         layout = classifier_rows(knowledge.model)
         allowed = candidates_from_values(seen.indices, seen.values, layout, engine.classes)
         probes = _search.probe_images(engine, auxiliary, rng)
