@@ -126,7 +126,8 @@ def _section(section: Section) -> Iterable[str]:
     for table in section.tables:
         yield from _table(table)
     for table in section.details:
-        yield from _run_in(table)
+        # Pairs of a name and a value run in one paragraph; wider tables do not.
+        yield from _run_in(table) if len(table.columns) <= 2 else _table(table)
     for figure in section.figures:
         yield _figure(figure)
     for gallery in section.galleries:

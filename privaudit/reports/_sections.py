@@ -18,7 +18,7 @@ from privaudit.reports._format import (
     short_integer,
     visible,
 )
-from privaudit.reports.model import AuditReport, BudgetRow, Interval, Series, Utility
+from privaudit.reports.model import AuditReport, BudgetRow, Finding, Interval, Series, Utility
 
 __all__ = ["make_sections"]
 
@@ -29,11 +29,11 @@ def make_sections(report: AuditReport, *, digest: str) -> tuple[Section, ...]:
     """Return the sections behind the first page; one without content is left out."""
     makers: tuple[Callable[[AuditReport], Section], ...] = (
         _findings,
+        _galleries,
+        _figures,
         _exposure,
         _budgets,
         _uncovered,
-        _figures,
-        _galleries,
         _utilities,
         _claims,
         _not_run,
@@ -72,7 +72,47 @@ def _findings(report: AuditReport) -> Section:
     if not report.findings:
         return Section("findings", "Findings", ("No attack produced a figure.",))
     ordered = sorted_findings(report)
-    results = tuple(
+    # All metrics of an attack that a verdict rests on stand with it.
+    judged = {(f.attack, f.coalition, f.setting) for f in ordered if f.headline}
+    first = [f for f in ordered if (f.attack, f.coalition, f.setting) in judged]
+    others = [f for f in ordered if (f.attack, f.coalition, f.setting) not in judged]
+    folded: tuple[Table, ...] = ()
+    if others:
+        folded = (
+            _results(others, "descriptive-results", "Results of the other figures"),
+            _conditions(others, "descriptive-conditions", "Conditions of the other figures"),
+        )
+    return Section(
+        "findings",
+        "Findings",
+        paragraphs=(
+            "Every figure stands beside a baseline, which guesses from public knowledge alone, "
+            "and, where there is one, a control, which runs the same attack on messages exchanged "
+            "among their senders and must do no better than chance. A target on which an attack "
+            "failed is counted as failed and never dropped. "
+            f"{integer(report.simultaneous_tests)} tests were made together; the joint confidence "
+            f"is {level(report.confidence)}. Figures that no verdict rests on (other metrics, "
+            "sweeps, undefended references) carry their own interval, uncorrected"
+            + (f"; {integer(len(others))} of them are folded below." if others else "."),
+        ),
+        tables=(
+            _results(
+                first or others,
+                "findings-results",
+                "Results: value [low, high], beside baseline and control",
+            ),
+            _conditions(
+                first or others,
+                "findings-conditions",
+                "Conditions: who attacked, with what, and how the interval was made",
+            ),
+        ),
+        details=folded if first else (),
+    )
+
+
+def _results(findings: Iterable[Finding], table_id: str, caption: str) -> Table:
+    rows = tuple(
         (
             cell(visible(f.id), code=True),
             cell(f.verdict, mark=f.verdict),
@@ -85,9 +125,14 @@ def _findings(report: AuditReport) -> Section:
             _interval(f.control, f.unit),
             cell(f"{integer(f.n)} ({integer(f.failed)})", f.n),
         )
-        for f in ordered
+        for f in findings
     )
-    conditions = tuple(
+    names = "Finding,Verdict,Risk,Attack,Coalition (size),Metric,#Value,#Baseline,#Control"
+    return Table(table_id, caption, column((*names.split(","), "#n (failed)")), rows)
+
+
+def _conditions(findings: Iterable[Finding], table_id: str, caption: str) -> Table:
+    rows = tuple(
         (
             cell(visible(f.id), code=True),
             cell(f"{visible(f.attack)} {visible(f.attack_version)}"),
@@ -99,61 +144,12 @@ def _findings(report: AuditReport) -> Section:
             cell("higher" if f.higher_is_leakier else "lower"),
             cell(duration(f.seconds), f.seconds),
         )
-        for f in ordered
+        for f in findings
     )
-    return Section(
-        "findings",
-        "Findings",
-        paragraphs=(
-            "Every figure stands beside a baseline, which guesses from public knowledge alone, "
-            "and, where there is one, a control, which runs the same attack on messages exchanged "
-            "among their senders and must do no better than chance. A target on which an attack "
-            "failed is counted as failed and never dropped. "
-            f"{integer(report.simultaneous_tests)} tests were made together; the joint confidence "
-            f"is {level(report.confidence)}.",
-        ),
-        tables=(
-            Table(
-                "findings-results",
-                "Results: value [low, high], beside baseline and control",
-                column(
-                    (
-                        "Finding",
-                        "Verdict",
-                        "Risk",
-                        "Attack",
-                        "Coalition (size)",
-                        "Metric",
-                        "#Value",
-                        "#Baseline",
-                        "#Control",
-                        "#n (failed)",
-                    )
-                ),
-                results,
-            ),
-            condensed(
-                Table(
-                    "findings-conditions",
-                    "Conditions: who attacked, with what, and how the interval was made",
-                    column(
-                        (
-                            "Finding",
-                            "Attack and version",
-                            "Coalition",
-                            "Capabilities",
-                            "Setting",
-                            "Interval by",
-                            "#Confidence",
-                            "Leakier if",
-                            "#Time",
-                        )
-                    ),
-                    conditions,
-                ),
-                constant=("Confidence", "Leakier if", "Setting", "Capabilities"),
-            ),
-        ),
+    names = "Finding,Attack and version,Coalition,Capabilities,Setting,Interval by,#Confidence"
+    return condensed(
+        Table(table_id, caption, column((*names.split(","), "Leakier if", "#Time")), rows),
+        constant=("Confidence", "Leakier if", "Setting", "Capabilities"),
     )
 
 

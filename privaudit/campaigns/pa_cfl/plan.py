@@ -155,12 +155,13 @@ def plan_probe(
     scorers = image_scorers(run)
     setting = f"{_setting(run, 'PA-CFL')}, k = {_percent(fraction)} of d"
     colluder = run.transcript.ids("user")[0]
+    at = f"k = {_percent(fraction)}"
     shown = VIEWS if headline else FIGURE_10BC
     make = partial(_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
     yield Planned(
         make(RankProfileMatching(), (MS,), "MS"),
         "MS, order of coordinates alone",
-        "Records from the order of coordinates alone",
+        f"Records from the order of coordinates alone, {at}",
         "The management server rebuilds records from which coordinates are largest, and in which "
         "order; it has no gradient value.",
         fraction,
@@ -170,7 +171,7 @@ def plan_probe(
     yield Planned(
         make(SortedValueMatching(iterations=80), (AS,), "AS"),
         "AS, values without coordinates",
-        "Records from values without coordinates",
+        f"Records from values without coordinates, {at}",
         "The aggregation server alone matches the sizes of the important values.",
         fraction,
         headline,
@@ -180,7 +181,7 @@ def plan_probe(
         yield Planned(
             make(ZeroFillMatching(placement="as-received"), (AS,), "AS"),
             "AS, values at wrong coordinates",
-            "Records from values taken in the order received",
+            f"Records from values taken in the order received, {at}",
             "A reading of the paper's figure 10(b).",
             fraction,
             gallery=shown,
@@ -188,7 +189,7 @@ def plan_probe(
     yield Planned(
         make(TopKMatching(), (AS, colluder), "AS + 1 user"),
         "AS + 1 user, values at true coordinates",
-        "Records from important values at their coordinates",
+        f"Records from important values at their coordinates, {at}",
         "One user gives the aggregation server the global permutation sequence, which places "
         "every important value.",
         fraction,

@@ -10,11 +10,7 @@ from privaudit.reports.model import BreachingCoalition, BudgetRow, Claim, Findin
 
 __all__ = ["claims_of", "verdicts_of"]
 
-_RISKS: Mapping[str, str] = {
-    "reconstruction": "reconstruction of training records",
-    "inference": "inference of labels",
-    "linkability": "linkability of rounds",
-}
+_RISKS = ("reconstruction", "inference", "linkability")
 
 _IN_WORDS: Mapping[str, str] = {
     "MS": "the management server alone",
@@ -39,7 +35,7 @@ def verdicts_of(
     rows = [_of_risk(risk, findings) for risk in _RISKS]
     rows.append(
         BreachingCoalition(
-            risk="singling out of a record among many",
+            risk="singling-out",
             verdict="not tested",
             coalition_label="",
             size=0,
@@ -67,7 +63,7 @@ def _of_risk(risk: str, findings: Sequence[Finding]) -> BreachingCoalition:
             f"{worst.baseline.value:.0%}). {worst.summary} Setting: {worst.setting}."
         )
         return BreachingCoalition(
-            risk=_RISKS[risk],
+            risk=risk,
             verdict="breached",
             coalition_label=worst.coalition_label,
             size=worst.coalition_size,
@@ -75,7 +71,7 @@ def _of_risk(risk: str, findings: Sequence[Finding]) -> BreachingCoalition:
         )
     if not judged:
         return BreachingCoalition(
-            risk=_RISKS[risk],
+            risk=risk,
             verdict="not tested",
             coalition_label="",
             size=0,
@@ -85,7 +81,7 @@ def _of_risk(risk: str, findings: Sequence[Finding]) -> BreachingCoalition:
     tried = ", ".join(sorted({in_words(f.coalition_label) for f in judged}))
     best = max(judged, key=lambda f: f.estimate.value)
     return BreachingCoalition(
-        risk=_RISKS[risk],
+        risk=risk,
         verdict=verdict,
         coalition_label=best.coalition_label,
         size=best.coalition_size,

@@ -86,4 +86,3 @@ def recommendations(
         )
     if any(b.role == "bracket" for b in budgets):
         yield "Fix the clipping threshold in advance instead of taking the median of users' norms."
-    yield "Repeat this audit when the model, the number of users, or k changes."
