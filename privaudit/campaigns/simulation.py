@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from privaudit.configuration import validated
 from privaudit.datasets import load_dataset
 from privaudit.datasets.base import FederatedData
 from privaudit.datasets.partition import partition, single_record_users
+from privaudit.errors import OutputExistsError, PrivauditError
 from privaudit.protocols.base import FederatedProtocol, Progress, RunOutcome
 from privaudit.recording import BundleRecorder
 from privaudit.transcript import Recorder
@@ -131,28 +133,57 @@ def record_run(
     """Run and record: the bundle goes to ``folder/run``, the truth to ``folder/truth``.
 
     The same configuration gives the same bytes. If the run is interrupted, the bundle is readable
-    and says that it is incomplete.
+    and says that it is incomplete. A run that is refused before its first message leaves nothing.
 
     Raises
     ------
     OutputExistsError
-        If the folder holds a bundle and ``force`` is not given.
+        If the folder is a file, or holds anything and ``force`` is not given.
     """
     # Everything that can be wrong with the input is found before a file is written.
     protocol = configured_protocol(config.protocol, config.parameters)
     data = federate(config.federation, seed=config.seed, data_root=data_root)
+    _check_folder(folder, force=force)
     settings = config.model_dump(mode="json")
-    with BundleRecorder(
+    recorder = BundleRecorder(
         folder / "run",
         protocol=config.protocol,
         truth=folder / "truth",
         settings=settings,
         force=force,
-    ) as recorder:
-        rng = np.random.default_rng([config.seed, 2])
-        outcome = protocol.run(data, rng=rng, recorder=recorder, progress=progress)
-        recorder.finish(outcome_json(outcome))
+    )
+    try:
+        with recorder:
+            rng = np.random.default_rng([config.seed, 2])
+            outcome = protocol.run(data, rng=rng, recorder=recorder, progress=progress)
+            recorder.finish(outcome_json(outcome))
+    except PrivauditError:
+        # What fits neither model nor data (k, for one) shows only when the protocol has both.
+        _discard_unless_begun(folder)
+        raise
     return outcome
+
+
+def _check_folder(folder: Path, *, force: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise OutputExistsError(f"{folder} is a file; name a folder that is empty or new")
+    held = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    foreign = [name for name in held if name not in ("run", "truth")]
+    if foreign and not force:
+        raise OutputExistsError(
+            f"{folder} is not empty (it holds {', '.join(foreign[:5])}); name another folder, or "
+            "add --force to write into it"
+        )
+
+
+def _discard_unless_begun(folder: Path) -> None:
+    """Remove a recording, made by this process, that holds no message."""
+    events = folder / "run" / "events.jsonl"
+    if events.is_file() and events.stat().st_size == 0:
+        shutil.rmtree(folder / "run")
+        shutil.rmtree(folder / "truth")
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def outcome_json(outcome: RunOutcome) -> dict[str, Any]:

@@ -107,7 +107,10 @@ def _gallery(heading: str, items: list[tuple[Planned, Measurement]]) -> Gallery:
         captions=tuple(common),
     )
     rows = []
-    for item, measurement in items:
+    # A row for each value of k under one another shows what k does.
+    order = list(dict.fromkeys(item.series for item, _ in items))
+    by_series = sorted(items, key=lambda i: (order.index(i[0].series), i[0].k_fraction or 0.0))
+    for item, measurement in by_series:
         identified = measurement.triples[0].attack.per_target
         rows.append(
             GalleryRow(
@@ -118,16 +121,22 @@ def _gallery(heading: str, items: list[tuple[Planned, Measurement]]) -> Gallery:
                 ),
             )
         )
-    first = items[0][0].cell
     return Gallery(
         id="gallery-" + "".join(c if c.isalnum() else "-" for c in heading.lower()),
         title=heading,
-        caption=f"{first.setting}. The first {len(common)} users; a reconstruction counts as "
-        "identified if it is nearer to its record than to any other of the run and of the "
+        caption=f"{_common_setting(items)}. The first {len(common)} users; a reconstruction counts "
+        "as identified if it is nearer to its record than to any other of the run and of the "
         "auxiliary pool.",
         targets=targets,
         rows=tuple(rows),
     )
+
+
+def _common_setting(items: list[tuple[Planned, Measurement]]) -> str:
+    """Return the parts of a setting that all rows share."""
+    parts = [item.cell.setting.split(", ") for item, _ in items]
+    shared = [part for part in parts[0] if all(part in others for others in parts)]
+    return ", ".join(shared)
 
 
 def _row_label(item: Planned) -> str:

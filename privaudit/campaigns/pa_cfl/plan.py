@@ -15,6 +15,7 @@ from privaudit.attacks.inference import LabelsFromPermutation
 from privaudit.attacks.inversion import (
     CosineInversion,
     DeepLeakage,
+    PriorName,
     RankProfileMatching,
     SortedValueMatching,
     TopKMatching,
@@ -129,7 +130,7 @@ def plan_undefended(
         gallery=FIGURE_10A,
     )
     for fraction in fractions:
-        at = f"{setting}; the {_percent(fraction)} largest entries"
+        at = f"{setting}, the {_percent(fraction)} largest entries"
         yield Planned(
             make(TopKMatching(source="update", k_fraction=fraction), setting=at, keep=True),
             "top-k entries, others left free",
@@ -149,9 +150,13 @@ def plan_undefended(
 
 
 def plan_probe(
-    run: RecordedRun, *, fraction: float, headline: bool, seed: int
+    run: RecordedRun, *, fraction: float, headline: bool, prior: PriorName = "auto", seed: int
 ) -> Iterator[Planned]:
-    """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion."""
+    """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion.
+
+    ``prior`` is that of the attacks that use one; see
+    :class:`privaudit.attacks.inversion._options.MatchingOptions`.
+    """
     scorers = image_scorers(run)
     setting = f"{_setting(run, 'PA-CFL')}, k = {_percent(fraction)} of d"
     colluder = run.transcript.ids("user")[0]
@@ -159,7 +164,7 @@ def plan_probe(
     shown = VIEWS if headline else FIGURE_10BC
     make = partial(_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
     yield Planned(
-        make(RankProfileMatching(), (MS,), "MS"),
+        make(RankProfileMatching(prior=prior), (MS,), "MS"),
         "MS, order of coordinates alone",
         f"Records from the order of coordinates alone, {at}",
         "The management server rebuilds records from which coordinates are largest, and in which "
@@ -169,7 +174,7 @@ def plan_probe(
         shown,
     )
     yield Planned(
-        make(SortedValueMatching(iterations=80), (AS,), "AS"),
+        make(SortedValueMatching(iterations=80, prior=prior), (AS,), "AS"),
         "AS, values without coordinates",
         f"Records from values without coordinates, {at}",
         "The aggregation server alone matches the sizes of the important values.",
@@ -187,7 +192,7 @@ def plan_probe(
             gallery=shown,
         )
     yield Planned(
-        make(TopKMatching(), (AS, colluder), "AS + 1 user"),
+        make(TopKMatching(prior=prior), (AS, colluder), "AS + 1 user"),
         "AS + 1 user, values at true coordinates",
         f"Records from important values at their coordinates, {at}",
         "One user gives the aggregation server the global permutation sequence, which places "
