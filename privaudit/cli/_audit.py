@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
             )
         started = time.perf_counter()
         from privaudit.campaigns.pa_cfl.assemble import assemble
-        from privaudit.campaigns.pa_cfl.audit import claim_folder, run_audit
+        from privaudit.campaigns.pa_cfl.audit import check_inputs, claim_folder, run_audit
         from privaudit.campaigns.pa_cfl.config import AuditConfig
         from privaudit.configuration import validated
         from privaudit.reports import write_report
@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
             rounds=rounds,
         )
         resolved = validated(AuditConfig, values, where=str(config or "options"))
-        resolved.protocol()
+        check_inputs(resolved, data_root=data_root)
         claim_folder(resolved, out, force=force)
         options.use_threads(1)
         with progress(quiet=quiet) as steps:
