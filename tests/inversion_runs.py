@@ -40,6 +40,7 @@ FACTS = (
 )
 ALL = (*FACTS, Capability.AUXILIARY_DATA)
 SMALL = ModelSpec("small-cnn", (1, 8, 8), 10)
+PAPER = ModelSpec("cnn", (1, 28, 28), 10)
 LENET = ModelSpec("lenet", (1, 8, 8), 10)
 
 
@@ -111,13 +112,19 @@ def recorder_of(users: Iterable[str]) -> MemoryRecorder:
 
 @cache
 def world(seed: int, users: int = 8, spec: ModelSpec = SMALL, spread: float = 0.0) -> World:
-    """Digits of a seed; ``spread`` replaces the initial parameters by U(-spread, spread)."""
+    """Digits of a seed, enlarged to the model's input shape.
+
+    ``spread`` replaces the initial parameters by U(-spread, spread).
+    """
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
     every = LabelledImages(
         (digits.images[order, None] / 16).astype(np.float32),
         digits.target[order].astype(np.int64),
     )
+    pixels = torch.from_numpy(every.images)
+    pixels = torch.nn.functional.interpolate(pixels, spec.input_shape[1:], mode="bilinear")
+    every = LabelledImages(pixels.numpy(), every.labels)
     records, auxiliary = every.take(np.arange(users)), every.take(np.arange(users, users + 800))
     module = build(spec, seed=seed).eval()
     if spread:

@@ -35,7 +35,7 @@ from privaudit.testing import check_attack
 #: Every attack, cheap, with the parties whose view it needs.
 ATTACKS: list[tuple[Attack, tuple[str, ...]]] = [
     (CosineInversion(iterations=3, restarts=1), (SERVER,)),
-    (DeepLeakage(iterations=20, restarts=0), (SERVER,)),
+    (DeepLeakage(iterations=4, restarts=0), (SERVER,)),
     (TopKMatching(iterations=3), (AGGREGATION_SERVER, "colluder")),
     (TopKMatching(iterations=3, source="update"), (SERVER,)),
     (ZeroFillMatching(iterations=3), (AGGREGATION_SERVER, "colluder")),

@@ -77,7 +77,7 @@ class MatchingOptions:
         Device of torch, ``"cpu"`` or ``"cuda"``.
     """
 
-    iterations: int = 250
+    iterations: int = 150
     learning_rate: float = 0.2
     total_variation: float = 0.003
     restarts: int = 1
