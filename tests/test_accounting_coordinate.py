@@ -31,7 +31,10 @@ def test_blanket_profile_agrees_with_the_reference(reference: dict[str, Any]) ->
         if expected < 1e-14 or n > 100:
             continue
         found = blanket_delta(n, epsilon0, math.exp(-epsilon0 / 2), row["eps"])
-        assert found == pytest.approx(expected, rel=2e-3)
+        # The reference is itself an upper bound, looser by up to 0.5 % where delta is least.
+        assert expected * (1 - 5e-3) <= found <= expected * (1 + 2e-3)
+        exact = max(dataset_delta(n, epsilon0, others, row["eps"]) for others in (-1, 0, 1))
+        assert exact <= found
         checked += 1
     assert checked > 80
 
@@ -42,7 +45,7 @@ def test_one_user_has_the_profile_of_the_laplace_mechanism(epsilon: float) -> No
     expected = -math.expm1((epsilon - 1.0) / 2)
     assert blanket_delta(1, 1.0, math.exp(-0.5), epsilon) == pytest.approx(expected, rel=1e-4)
     for others in (-1, 0, 1):
-        below = dataset_delta(1, 0.5, others, epsilon)
+        below = dataset_delta(1, 1.0, others, epsilon)
         assert expected * (1 - 1e-3) <= below <= expected
 
 

@@ -16,116 +16,142 @@ import functools
 import math
 from collections.abc import Callable
 
-from privaudit.accounting._lattice import (
-    LatticeLaw,
-    Piece,
-    contracted,
-    expected_positive_part,
-    spread,
-)
+from privaudit.accounting._counts import threshold_epsilon
+from privaudit.accounting._lattice import Loss, Piece, round_down, round_up
+from privaudit.accounting._sums import expected_positive_part, tilt
 
-__all__ = ["blanket_delta", "blanket_epsilon", "dataset_delta", "dataset_epsilon"]
+__all__ = [
+    "LARGEST_EPSILON0",
+    "blanket_delta",
+    "blanket_epsilon",
+    "dataset_delta",
+    "dataset_epsilon",
+]
+
+#: Above it the blanket holds less than exp(-30) of a report, and the local bound is returned.
+LARGEST_EPSILON0 = 60.0
+#: Above it the lattice of the lower bound may be too coarse, and one threshold is tried as well.
+_COARSE_EPSILON0 = 5.0
+#: Cells in which pairs of one sign are covered; refined once if the first ones do not suffice.
+_CELLS = (6, 24)
 
 
-def _resolution(n: int) -> int:
-    """Return the lattice points across the range of the loss; the error is second order in it."""
-    for largest, points in ((20, 2000), (100, 640), (10_000, 240), (100_000, 120)):
+def _points(n: int) -> int:
+    """Return the lattice points across the loss; errors are of second order in their inverse."""
+    for largest, points in ((20, 2000), (100, 1000), (1000, 500), (10_000, 240), (100_000, 120)):
         if n <= largest:
             return points
     return 60
 
 
-def _pair_about_zero(t: float, epsilon: float) -> tuple[list[Piece], list[tuple[float, float]]]:
-    """Return the law of L for u = t/2, v = -t/2, W ~ Laplace(0, 1)."""
-    h = t / 2
-    e = math.exp
-    pieces = [
-        Piece(-h, 0.0, e(-h), -e(epsilon - h), -2.0, 0.5, 1.0),
-        Piece(0.0, h, -e(epsilon - h), e(-h), 2.0, 0.5, -1.0),
-    ]
-    atoms = [(e(-h) - e(epsilon + h), e(-h) / 2), (e(h) - e(epsilon - h), e(-h) / 2)]
-    return pieces, atoms
+def _pair(t: float, others: float, epsilon: float, share: float = 1.0) -> Loss:
+    """Return the law of L for u = t/2, v = -t/2 and W ~ Laplace(others, 1), others in u, v, 0."""
+    h, e = t / 2, math.exp
+    if others == 0:
+        return Loss(
+            pieces=(
+                Piece(-h, 0.0, e(-h), -e(epsilon - h), -2.0, 0.5, 1.0),
+                Piece(0.0, h, -e(epsilon - h), e(-h), 2.0, 0.5, -1.0),
+            ),
+            bottom=(e(-h) - e(epsilon + h), e(-h) / 2),
+            top=(-e(h) * math.expm1(epsilon - t), e(-h) / 2),
+            share=share,
+        )
+    if others > 0:
+        return Loss(
+            pieces=(Piece(-h, h, 1.0, -e(epsilon), -2.0, e(-h) / 2, 1.0),),
+            bottom=(1 - e(epsilon + t), e(-t) / 2),
+            top=(-math.expm1(epsilon - t), 0.5),
+            share=share,
+        )
+    return Loss(
+        pieces=(Piece(-h, h, -e(epsilon), 1.0, 2.0, e(-h) / 2, -1.0),),
+        bottom=(e(-t) - e(epsilon), 0.5),
+        top=(-e(t) * math.expm1(epsilon - t), e(-t) / 2),
+        share=share,
+    )
 
 
-def blanket_delta(n: int, t: float, gamma: float, epsilon: float) -> float:
+def blanket_delta(n: int, t: float, gamma: float, epsilon: float, *, coarse: int = 1) -> float:
     """Bound delta above for the pair (t/2, -t/2) when each other user has blanket mass gamma.
 
-    The blanket is Laplace(0, 1). The bound is increasing in t and decreasing in gamma.
+    The blanket is Laplace(0, 1). The bound increases in t and decreases in gamma. ``coarse``
+    divides the lattice points; the bound stays one.
     """
     if epsilon >= t:
         return 0.0
-    pieces, atoms = _pair_about_zero(t, epsilon)
-    low, high = atoms[0][0], atoms[1][0]
-    # Zero is a lattice point, so that the atom of the users outside the blanket is not spread.
-    step = (high - low) / _resolution(n)
-    if high > 4 * step:
-        step = high / math.ceil(high / step)
-    below = math.ceil(-low / step) + 1
-    above = math.ceil(high / step - 1e-9) + 1
-    law = spread(pieces, atoms, origin=-below * step, step=step, size=below + above + 1)
-    weights = gamma * law.weights
-    weights[below] += 1 - gamma
-    mixed = LatticeLaw(law.origin, law.step, weights)
-    return min(1.0, expected_positive_part(mixed, n, upper=True) / (gamma * n))
+    loss = _pair(t, 0, epsilon, gamma)
+    theta, _, _ = tilt(*loss.points(64))
+    law = round_up(loss, n, theta, _points(n) // coarse)
+    return min(1.0, expected_positive_part(law, n, upper=True) / (gamma * n))
 
 
-def dataset_delta(n: int, h: float, others: int, epsilon: float) -> float:
-    """Bound delta below for user 1 at h or -h and all others at ``others * h`` (-1, 0 or 1).
+def dataset_delta(n: int, t: float, others: int, epsilon: float, *, coarse: int = 1) -> float:
+    """Bound delta below for user 1 at t/2 or -t/2 and all others at ``others * t/2`` (-1, 0, 1).
 
-    This is the exact divergence of one concrete neighbouring pair (gamma = 1, B = R of the
-    others), rounded down: the law of the loss is contracted in the convex order.
+    This is the divergence of one concrete neighbouring pair (gamma = 1, B = R of the others),
+    rounded down; 0, which is true but idle, if the lattice would have to be very fine.
     """
-    if epsilon >= 2 * h:
+    if epsilon >= t:
         return 0.0
-    e = math.exp
-    if others == 0:
-        pieces, atoms = _pair_about_zero(2 * h, epsilon)
-    elif others == 1:
-        pieces = [Piece(-h, h, 1.0, -e(epsilon), -2.0, e(-h) / 2, 1.0)]
-        atoms = [(1 - e(epsilon + 2 * h), e(-2 * h) / 2), (1 - e(epsilon - 2 * h), 0.5)]
-    else:
-        pieces = [Piece(-h, h, -e(epsilon), 1.0, 2.0, e(-h) / 2, -1.0)]
-        atoms = [(e(-2 * h) - e(epsilon), 0.5), (e(2 * h) - e(epsilon), e(-2 * h) / 2)]
-    low, high = atoms[0][0], atoms[1][0]
-    ends = [piece.peak_density() for piece in pieces]
-    at_ends, peak = max(ends[0][0], ends[-1][1]), max(end[2] for end in ends)
-    curvature = 1.000001 * max(at_ends / 2, peak / 8)
-    smallest = min(atoms[0][1], atoms[1][1])
-    points = max(_resolution(n), math.ceil(8 * (high - low) * curvature / smallest))
-    step = (high - low) / points
-    law = spread(pieces, atoms, origin=low, step=step, size=points + 1)
-    law = contracted(law, curvature * step * step)
-    return expected_positive_part(law, n, upper=False) / n
+    loss = _pair(t, others, epsilon)
+    theta, _, _ = tilt(*loss.points(64))
+    law = round_down(loss, n, theta, _points(n) // coarse)
+    return 0.0 if law is None else expected_positive_part(law, n, upper=False) / n
 
 
-def _root(profile: Callable[[float], float], delta: float, top: float) -> tuple[float, float]:
-    """Return (below, above) with profile(below) > delta >= profile(above), nearly equal.
+def _solve(profile: Callable[[float, int], float], delta: float, top: float) -> tuple[float, float]:
+    """Return (below, above): profile(below) > delta >= profile(above), both on the fine lattice.
 
-    ``profile`` decreases from epsilon = 0 to 0 at ``top``; interpolation of ln delta, guarded by
-    bisection.
+    ``profile(epsilon, coarse)`` decreases in epsilon and is 0 at ``top``. A coarse lattice finds
+    the place; a few fine evaluations around it give the answer.
     """
-    below, above = 0.0, top
-    at_below = profile(0.0)
-    if at_below <= delta:
+    goal = math.log(delta)
+    if profile(0.0, 1) <= delta:
         return 0.0, 0.0
-    target = math.log(delta)
-    f_below, f_above = math.log(at_below) - target, math.nan
-    for step in range(80):
-        if above - below <= 1e-7 * top or above - below <= 2e-6 * above:
+    below, above, slope = _bracket(lambda e: profile(e, 4), goal, top)
+    low, high = 0.0, top
+    guess = 0.5 * (below + above)
+    for step in range(40):
+        margin = max(1e-9 * top, 4.0**step * 1e-7 * guess)
+        value = profile(guess, 1)
+        gap = (math.log(value) - goal) if value > 0 else -1.0
+        if gap > 0:
+            low = guess
+        else:
+            high = guess
+        if high - low <= 1e-6 * high:
+            break
+        shift = gap / slope + (margin if gap > 0 else -margin)
+        guess = guess + shift
+        if not low < guess < high:
+            guess = 0.5 * (low + high)
+    return low, high
+
+
+def _bracket(
+    profile: Callable[[float], float], goal: float, top: float
+) -> tuple[float, float, float]:
+    """Return (below, above, minus the slope of ln delta), to about 1e-3 of the answer."""
+    below, above = 0.0, top
+    at_below, at_above = math.log(max(profile(0.0), 1e-300)) - goal, math.nan
+    for step in range(60):
+        if above - below <= 1e-3 * below:
             break
         middle = 0.5 * (below + above)
-        if not math.isnan(f_above) and step % 3:
-            guess = below + (above - below) * f_below / (f_below - f_above)
-            # Step a little beyond the guess on alternate sides, so that both ends close in.
-            margin = 0.02 * (above - below)
-            middle = min(max(guess, below + margin / 8), above - margin / 8)
+        if not math.isnan(at_above) and step % 4:
+            # ln delta is nearly quadratic in epsilon: interpolate its square root's place.
+            share = at_below / (at_below - at_above)
+            middle = below + min(max(share, 0.02), 0.98) * (above - below)
         value = profile(middle)
-        if value > delta:
-            below, f_below = middle, math.log(value) - target
+        gap = math.log(value) - goal if value > 0 else math.nan
+        if gap > 0:
+            below, at_below = middle, gap
         else:
-            above = middle
-            f_above = math.log(value) - target if value > 0 else math.nan
-    return below, above
+            above, at_above = middle, gap
+    if math.isnan(at_above) or at_above == at_below:
+        return below, above, 1.0 / max(top - below, 1e-12 * top)
+    return below, above, (at_below - at_above) / (above - below)
 
 
 def _same_sign_delta(n: int, epsilon0: float, epsilon: float, cells: int) -> float:
@@ -139,7 +165,8 @@ def _same_sign_delta(n: int, epsilon0: float, epsilon: float, cells: int) -> flo
     for i in range(cells):
         left = epsilon + (h - epsilon) * i / cells
         right = epsilon + (h - epsilon) * (i + 1) / cells
-        worst = max(worst, blanket_delta(n, right, math.exp(-2 * h + left / 2), epsilon))
+        gamma = math.exp(-2 * h + left / 2)
+        worst = max(worst, blanket_delta(n, right, gamma, epsilon, coarse=4))
     return worst
 
 
@@ -150,28 +177,39 @@ def blanket_epsilon(n: int, epsilon0: float, delta: float) -> float:
     Pairs of opposite sign: the worst is (h, -h), mass exp(-h) (delta increases in u >= 0 and
     decreases in v <= 0). Pairs of one sign are h-DP by themselves, so nothing is to be shown when
     the answer is at least h; below it they are bounded on cells at the answer found, and if they
-    were ever worse the answer is raised.
+    were ever worse the answer would be raised.
     """
+    if epsilon0 > LARGEST_EPSILON0:
+        return epsilon0
     h = epsilon0 / 2
 
-    def opposite(epsilon: float) -> float:
-        return blanket_delta(n, epsilon0, math.exp(-h), epsilon)
+    def opposite(epsilon: float, coarse: int) -> float:
+        return blanket_delta(n, epsilon0, math.exp(-h), epsilon, coarse=coarse)
 
-    _, above = _root(opposite, delta, epsilon0)
+    _, above = _solve(opposite, delta, epsilon0)
     if above >= h:
         return min(above, epsilon0)
-    for cells in (6, 24):
+    for cells in _CELLS:
         if _same_sign_delta(n, epsilon0, above, cells) <= delta:
             return above
-    _, raised = _root(lambda e: _same_sign_delta(n, epsilon0, e, 24) if e < h else 0.0, delta, h)
-    return max(above, raised)
+
+    def same(epsilon: float, coarse: int) -> float:
+        return _same_sign_delta(n, epsilon0, epsilon, _CELLS[-1]) if epsilon < h else 0.0
+
+    return max(above, _solve(same, delta, h)[1])
 
 
 @functools.lru_cache(maxsize=4096)
 def dataset_epsilon(n: int, epsilon0: float, delta: float) -> tuple[float, int]:
     """Return a lower bound on epsilon, rounded down, and where the others stand (-1, 0, 1)."""
-    found = [
-        (_root(lambda e, c=c: dataset_delta(n, epsilon0 / 2, c, e), delta, epsilon0)[0], c)  # type: ignore[misc]
-        for c in (1, -1, 0)
-    ]
-    return max(found, key=lambda pair: pair[0])
+    threshold = threshold_epsilon(n, epsilon0, delta) if epsilon0 > _COARSE_EPSILON0 else 0.0
+    if epsilon0 > LARGEST_EPSILON0:
+        return threshold, -1
+
+    def solved(others: int) -> float:
+        def profile(epsilon: float, coarse: int) -> float:
+            return dataset_delta(n, epsilon0, others, epsilon, coarse=coarse)
+
+        return _solve(profile, delta, epsilon0)[0]
+
+    return max((threshold, 1), *((solved(others), others) for others in (1, -1, 0)))

@@ -45,7 +45,8 @@ class Piece:
 
     def inverse(self, loss: Array) -> Array:
         """Return w at which the loss is ``loss``."""
-        return np.asarray(np.log((loss - self.p) / self.q) / self.r, dtype=np.float64)
+        ratio = np.maximum((loss - self.p) / self.q, np.finfo(np.float64).tiny)
+        return np.asarray(np.log(ratio) / self.r, dtype=np.float64)
 
     def mass(self, w: Array) -> Array:
         """Return the probability of each interval between consecutive ``w``."""
@@ -127,26 +128,28 @@ def _split(weights: Array, lattice: Array, step: float, moment: Array, mass: Arr
     weights += np.bincount(cell + 1, mass * share, minlength=lattice.size)
 
 
-def _place(loss: Loss, law: LatticeLaw) -> tuple[Array, float]:
-    """Return (weights of everything above the lattice's first point, mass below that point)."""
-    lattice, weights = law.support, np.zeros(law.weights.size)
-    below = loss.bottom[1]
+def _place(loss: Loss, lattice: Array, step: float) -> tuple[Array, float]:
+    """Return (weights of everything above the first lattice point, mass below that point)."""
+    weights = np.zeros(lattice.size)
+    below = 0.0
+    for value, probability in (loss.bottom, loss.top):
+        if value < lattice[0]:
+            below += probability
+        else:
+            _split(weights, lattice, step, np.array([value * probability]), np.array([probability]))
     for piece in loss.pieces:
         low, high = (float(x) for x in piece.loss(np.array([piece.a, piece.b])))
-        inner = lattice[(lattice > low) & (lattice < high)]
-        w = np.clip(piece.inverse(inner), piece.a, piece.b)
-        ends = [piece.a] if low >= lattice[0] else []
-        if ends == [] and high > lattice[0]:
+        start = piece.a
+        if high <= lattice[0]:
+            start = piece.b
+        elif low < lattice[0]:
             start = float(np.clip(piece.inverse(lattice[:1])[0], piece.a, piece.b))
+        if start > piece.a:
             below += float(piece.mass(np.array([piece.a, start]))[0])
-            ends = [start]
-        elif ends == []:
-            below += float(piece.mass(np.array([piece.a, piece.b]))[0])
-            continue
-        edges = np.concatenate((ends, w[w > ends[0]], [piece.b]))
-        _split(weights, lattice, law.step, piece.moment(edges), piece.mass(edges))
-    top, probability = loss.top
-    _split(weights, lattice, law.step, np.array([top * probability]), np.array([probability]))
+        inner = lattice[(lattice > max(low, lattice[0])) & (lattice < high)]
+        w = np.clip(piece.inverse(inner), start, piece.b)
+        edges = np.concatenate(([start], w, [piece.b]))
+        _split(weights, lattice, step, piece.moment(edges), piece.mass(edges))
     return weights, below
 
 
@@ -159,52 +162,107 @@ def round_up(loss: Loss, n: int, theta: float, points: int) -> LatticeLaw:
     top = loss.top[0]
     depth = _depth(loss, n, theta)
     while True:
-        step = (depth + top) / max(points, min(32 * points, math.ceil(8 * (depth + top) / top)))
+        cells = max(points, min(32 * points, math.ceil(8 * (depth + top) / top)))
+        step = (depth + top) / cells
         if top > step:
             step = top / math.ceil(top / step)
         below, above = math.ceil(depth / step), math.ceil(top / step - 1e-9)
-        law = LatticeLaw(-below * step, step, np.zeros(below + above + 1))
-        weights, rest = _place(loss, law)
+        lattice = np.asarray(step * np.arange(-below, above + 1), dtype=np.float64)
+        weights, rest = _place(loss, lattice, step)
         weights[0] += rest
         weights *= loss.share
         weights[below] += 1 - loss.share
-        if float(weights @ law.support) <= 0 or depth >= -loss.bottom[0]:
-            return LatticeLaw(law.origin, step, weights)
+        if float(weights @ lattice) <= 0 or depth >= -loss.bottom[0]:
+            return LatticeLaw(-below * step, step, weights)
         depth = min(2 * depth, -loss.bottom[0])
 
 
 def round_down(loss: Loss, n: int, theta: float, points: int) -> LatticeLaw | None:
     r"""Return a lattice law with a smaller expected positive part, or None if it is too coarse.
 
-    Both ends of the law lie on the lattice. The integrated tail of the law spread on the lattice
-    interpolates the true one, G, and exceeds it in a cell by at most step^2/8 times the greatest
-    density there, or, next to an end, by step/2 times density times the distance from the end.
-    Lowering it by as much at the inner points leaves a convex function below G: a law that is
-    smaller in the convex order. Losses below the lattice are left out altogether (a sum with one
-    of them counts as zero), or, where the lattice reaches ``-n * top``, are raised to there, which
-    changes nothing.
+    Both ends of the law lie on the lattice. The integrated tail :math:`G(x)=E(L-x)_+` of the law
+    spread on the lattice interpolates the true one; :func:`_excess` bounds by how much it lies
+    above. Lowering it by as much at the inner points leaves a convex function below G: a law that
+    is smaller in the convex order. Losses below the lattice are left out (a sum with one of them
+    counts as zero) or, where the lattice reaches ``-n * top``, raised to there, which changes
+    nothing.
     """
     top = loss.top[0]
     depth = _depth(loss, n, theta)
     while True:
         step = (depth + top) / points
-        law = LatticeLaw(-depth, step, np.zeros(points + 1))
-        weights, rest = _place(loss, law)
-        exact = depth >= min(-loss.bottom[0], n * top) * (1 - 1e-12)
-        if exact:
+        lattice = np.asarray(-depth + step * np.arange(points + 1), dtype=np.float64)
+        whole = depth >= min(-loss.bottom[0], n * top) * (1 - 1e-12)
+        if whole:
+            weights, rest = _place(loss, lattice, step)
             weights[0] += rest
         else:
-            # Round the first cell down: its mass then bounds what the contraction takes from it.
-            weights[0], weights[1] = weights[0] + weights[1], 0.0
-            weights[1] = _half_cell(loss, law)
-            weights[0] -= weights[1]
-        if float(weights @ law.support) <= 0 or depth >= -loss.bottom[0]:
+            # The first cell is rounded down to its left end: an atom from which to contract.
+            inner, below_second = _place(loss, lattice[1:], step)
+            _, below_first = _place(loss, lattice, step)
+            weights = np.concatenate(([below_second - below_first], inner))
+        if float(weights @ lattice) <= 0 or depth >= -loss.bottom[0]:
             break
         depth = min(2 * depth, -loss.bottom[0])
-    excess = _chord_excess(loss, law, exact)
-    weights[1:-1] -= -2 * excess[1:-1] / step
-    weights[:-2] -= excess[1:-1] / step
-    weights[2:] -= excess[1:-1] / step
-    if not (weights >= -1e-15).all():
-        return None
-    return LatticeLaw(law.origin, step, np.maximum(weights, 0.0))
+    excess = _excess(loss, lattice, step, first_is_atom=not whole)
+    contracted = _contract(weights, excess / step)
+    if not (contracted >= 0).all():
+        contracted = _contract(weights, _least_feasible(excess, weights[1:-1] * step) / step)
+    # What is left below zero is rounding of masses of one.
+    return LatticeLaw(-depth, step, contracted) if (contracted >= -1e-13).all() else None
+
+
+def _contract(weights: Array, lowered: Array) -> Array:
+    """Return the masses after lowering the integrated tail at the inner points by step * that."""
+    answer = weights.copy()
+    answer[1:-1] += 2 * lowered
+    answer[:-2] -= lowered
+    answer[2:] -= lowered
+    return answer
+
+
+def _least_feasible(excess: Array, room: Array) -> Array:
+    """Return the least values above ``excess``, 0 at the ends, with second differences <= room.
+
+    With q a function of second difference ``room``: q plus the least concave majorant of excess
+    minus q, by the upper hull.
+    """
+    size = excess.size + 2
+    q = np.zeros(size)
+    q[2:] = np.cumsum(np.cumsum(room))
+    obstacle = np.concatenate(([0.0], excess, [0.0])) - q
+    hull: list[int] = []
+    for i in range(size):
+        while len(hull) > 1:
+            j, k = hull[-1], hull[-2]
+            rise = (obstacle[j] - obstacle[k]) * (i - k)
+            if rise > (obstacle[i] - obstacle[k]) * (j - k):
+                break
+            hull.pop()
+        hull.append(i)
+    majorant = np.interp(np.arange(size), hull, obstacle[hull])
+    return np.asarray(np.maximum(majorant + q, 0.0)[1:-1], dtype=np.float64)
+
+
+def _excess(loss: Loss, lattice: Array, step: float, *, first_is_atom: bool) -> Array:
+    """Bound, at the inner points, how far the interpolated integrated tail exceeds the true one.
+
+    In a cell of mass m and density at most f the excess is at most step^2 f / 8 and step m / 4.
+    Next to an end, where the tail cannot be lowered, it is at most the distance from the end times
+    step f / 2 and times m.
+    """
+    density, mass = np.zeros(lattice.size - 1), np.zeros(lattice.size - 1)
+    for piece in loss.pieces:
+        low, high = (float(x) for x in piece.loss(np.array([piece.a, piece.b])))
+        meets = (lattice[1:] > low) & (lattice[:-1] < high)
+        w = np.clip(piece.inverse(np.clip(lattice, low, high)), piece.a, piece.b)
+        at = piece.density(w)
+        density = np.where(meets, np.maximum(density, np.maximum(at[:-1], at[1:])), density)
+        mass += np.where(meets, piece.mass(w), 0.0)
+    if first_is_atom:
+        density[0] = mass[0] = 0.0
+    inside = np.minimum(step * step * density / 8, step * mass / 4)
+    at_end = np.minimum(step * step * density / 2, step * mass)
+    excess = np.maximum(inside[:-1], inside[1:])
+    excess[0], excess[-1] = max(excess[0], at_end[0]), max(excess[-1], at_end[-1])
+    return np.asarray(excess * (1 + 1e-9), dtype=np.float64)

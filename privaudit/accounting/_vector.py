@@ -28,12 +28,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privaudit.accounting._moments import clone_moments, zcdp_of_clones
+from privaudit.accounting._table import CellTable
 from privaudit.accounting.bracket import NumericalError
 
 __all__ = ["VectorRenyi", "certified_renyi", "clone_harmonic", "orders_for"]
 
 Array = NDArray[np.float64]
+
+#: Clusters beyond this size are accounted as if they had no more users.
+_MOST_USERS = 2000
+#: Most rounds of splitting the cells that decide a bound.
+_ROUNDS = 60
+#: Factors by which lambda is raised above the least possible one, in search of the best trade.
+_FACTORS = tuple(1 + x for x in (0.0, *np.geomspace(0.005, 3.0, 28)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,50 +79,14 @@ def orders_for(rho_low: float, rho_high: float, delta: float) -> tuple[float, ..
     return tuple(1 + 2.0 ** (i / 4) for i in range(first, last + 1))
 
 
-def _nodes(n: int) -> NDArray[np.int64]:
-    """Return the clone counts tabulated: all up to 100, then in steps of 2 %, left ends."""
-    nodes = list(range(1, min(n, 100) + 1))
-    while nodes[-1] < n:
-        nodes.append(min(n, max(nodes[-1] + 1, math.floor(nodes[-1] * 1.02))))
-    return np.array(nodes, dtype=np.int64)
-
-
-def _mixing(n: int, gammas: Array, nodes: NDArray[np.int64]) -> Array:
-    """Return P(k in [node, next node)) for k - 1 ~ Bin(n - 1, gamma): shape (gammas, nodes).
-
-    All of the mass from a node to the next goes to the left one: A_k decreases in k.
-    """
-    from scipy import stats
-
-    survival = stats.binom.sf(nodes[None, :] - 2, n - 1, gammas[:, None])
-    below = np.concatenate((survival[:, 1:], np.zeros((gammas.size, 1))), axis=1)
-    return np.asarray(survival - below, dtype=np.float64)
-
-
-def _grid(low: float, high: float, ratio: float) -> Array:
-    count = 1 + max(1, math.ceil(math.log(high / low) / math.log(ratio)))
-    return np.geomspace(low, high, count)
-
-
-def _bounds(table: Array, mixing: Array, orders: Array) -> Array:
-    """Return G for each (t, gamma, order) from A_k - 1: (t, node, order) and (gamma, node)."""
-    mean = np.einsum("gk,tka->tga", mixing, table, optimize=True)
-    return np.asarray(np.log1p(mean) / (orders - 1), dtype=np.float64)
-
-
-@functools.lru_cache(maxsize=256)
-def _known(n: int, epsilon0: float) -> dict[float, tuple[float, float, bool]]:
-    """Return what was computed before: (basic, refined, convex) by order."""
-    return {}
-
-
 def certified_renyi(n: int, epsilon0: float, orders: tuple[float, ...]) -> VectorRenyi:
     """Return certified bounds on the Renyi divergence of the whole vector in one round.
 
     Parameters
     ----------
     n : int
-        Honest users in the cluster, user 1 among them.
+        Honest users in the cluster, user 1 among them. Above 2,000 the bounds are the better of
+        those for 2,000 users (more users can only lower them) and of Theorem B in closed form.
     epsilon0 : float
         Budget of one coordinate; the noise scale is 2 Phi / epsilon0, the clipping joint.
     orders : tuple of float
@@ -126,92 +97,84 @@ def certified_renyi(n: int, epsilon0: float, orders: tuple[float, ...]) -> Vecto
     NumericalError
         If a value is not finite.
     """
-    alpha = np.asarray(orders, dtype=np.float64)
-    local = tuple(float(x) for x in alpha * epsilon0**2 / 2)
+    local = tuple(a * epsilon0**2 / 2 for a in orders)
     if n == 1:
         return VectorRenyi(orders, local, local, local, True)
     known = _known(n, epsilon0)
     missing = tuple(a for a in orders if a not in known)
     if missing:
-        known.update(zip(missing, _certify(n, epsilon0, missing), strict=True))
+        found = _certify(min(n, _MOST_USERS), epsilon0, missing, closed=False)
+        if n > _MOST_USERS:
+            closed = _certify(n, epsilon0, missing, closed=True)
+            found = [
+                (min(a[0], b[0]), min(a[1], b[1]), a[2]) for a, b in zip(found, closed, strict=True)
+            ]
+        known.update(zip(missing, found, strict=True))
     basic, refined, convex = zip(*(known[a] for a in orders), strict=True)
     return VectorRenyi(orders, local, basic, refined, all(convex))
 
 
-def _certify(n: int, epsilon0: float, orders: tuple[float, ...]) -> list[tuple[float, float, bool]]:
+@functools.lru_cache(maxsize=256)
+def _known(n: int, epsilon0: float) -> dict[float, tuple[float, float, bool]]:
+    """Return what was computed before: (basic, refined, convex) by order."""
+    return {}
+
+
+def _certify(
+    n: int, epsilon0: float, orders: tuple[float, ...], *, closed: bool
+) -> list[tuple[float, float, bool]]:
     """Compute (basic, refined, whether A_k is convex in k) for each order."""
     alpha = np.asarray(orders, dtype=np.float64)
-    h = epsilon0 / 2
-    local = alpha * epsilon0**2 / 2
-    nodes = _nodes(n)
-    t_grid = _grid(min(0.01, epsilon0 / 50), epsilon0, 1.01 if n < 100 else 1.02)
-    table = np.empty((t_grid.size, nodes.size, alpha.size))
-    # Cell (0, t_1]: Theorem B at t_1, whose ratio to t^2 does not decrease in t.
-    with np.errstate(over="raise"):
-        try:
-            table[0] = np.expm1(
-                np.outer(zcdp_of_clones(nodes.astype(float), t_grid[0]), alpha * (alpha - 1))
-            )
-        except FloatingPointError as error:
-            raise NumericalError(f"Theorem B overflows at order {alpha.max():.3g}") from error
-    for i, t in enumerate(t_grid[1:], start=1):
-        for position, k in enumerate(nodes):
-            table[i, position] = clone_moments(int(k), float(t), alpha)
-    penalty_t = np.concatenate((t_grid[:1], t_grid[:-1]))
-    basic = _basic(n, h, alpha, nodes, table, t_grid, penalty_t)
-    refined = _refined(n, h, alpha, nodes, table, t_grid, penalty_t)
-    step = np.diff(nodes).astype(float)
-    slopes = np.diff(table, axis=1) / step[None, :, None]
-    tolerance = 1e-9 * table[:, :1, :] + 1e-13
-    convex = (np.diff(slopes, axis=1) >= -tolerance).all(axis=(0, 1))
-    basic = np.minimum(local, basic)
+    table = CellTable(n, epsilon0, alpha, closed=closed)
+    for _ in range(_ROUNDS):
+        basic, basic_cells = _basic(table)
+        refined, refined_cells = _refined(table)
+        if not table.split(basic_cells | refined_cells):
+            break
+    basic = np.minimum(alpha * epsilon0**2 / 2, basic)
+    convex = table.convex()
     refined = np.where(convex, np.minimum(basic, refined), basic)
+    if np.isnan(basic).any() or np.isnan(refined).any():
+        raise NumericalError(f"a Renyi bound for n = {n}, epsilon0 = {epsilon0} is not a number")
     return [(float(b), float(r), bool(c)) for b, r, c in zip(basic, refined, convex, strict=True)]
 
 
-def _basic(
-    n: int,
-    h: float,
-    alpha: Array,
-    nodes: NDArray[np.int64],
-    table: Array,
-    t_grid: Array,
-    penalty_t: Array,
-) -> Array:
-    c = np.concatenate(([0.0], _grid(min(0.001, h / 50), h, 1.05)))
-    bound = _bounds(table, _mixing(n, np.exp(-h - c[1:]), nodes), alpha)
-    penalty = penalty_t[:, None] ** 2 / 2 + 2 * c[None, :-1] ** 2
-    admissible = c[None, :-1] <= h - penalty_t[:, None] / 2 + 1e-12
-    ratio = np.where(admissible[:, :, None], bound / penalty[:, :, None], 0.0)
-    return np.asarray(2 * h * h * ratio.max(axis=(0, 1)), dtype=np.float64)
+def _basic(table: CellTable) -> tuple[Array, NDArray[np.bool_]]:
+    """Return 2 lambda h^2 for each order, and the cells of t that decide it."""
+    c, half_square = table.c, table.starts**2 / 2
+    penalty = half_square[:, None] + 2 * c[None, :-1] ** 2
+    admissible = c[None, :-1] <= table.h - table.starts[:, None] / 2 + 1e-12
+    weight = np.where(admissible, 1 / penalty, 0.0)
+    ratio = (table.basic * weight[:, :, None]).max(axis=1)
+    greatest = ratio.max(axis=0)
+    return 2 * table.h**2 * greatest, (ratio >= 0.99 * greatest).any(axis=1)
 
 
-def _refined(
-    n: int,
-    h: float,
-    alpha: Array,
-    nodes: NDArray[np.int64],
-    table: Array,
-    t_grid: Array,
-    penalty_t: Array,
-) -> Array:
-    y = np.concatenate(([0.0], _grid(min(0.002, h / 50), 2 * h, 1.05)))
-    bound = _bounds(table, _mixing(n, np.exp(-y[1:]), nodes), alpha)
-    admissible = y[None, :-1] <= 2 * h - penalty_t[:, None] / 2 + 1e-12
-    half_square = penalty_t**2 / 2
+def _refined(table: CellTable) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the least h^2 (2 lambda + K) found for each order, and the cells that decide it."""
+    y, half_square = table.y, table.starts**2 / 2
     # The first cell of y has no penalty of its own, so lambda must cover it alone.
-    least = (bound[:, 0, :] / half_square[:, None]).max(axis=0)
-    best = np.full(alpha.size, np.inf)
-    for factor in 1 + np.concatenate(([0.0], np.geomspace(0.005, 3.0, 28))):
-        lam = least * factor
-        short = bound[:, 1:, :] - half_square[:, None, None] * lam[None, None, :]
-        short = np.where(admissible[:, 1:, None], short, 0.0)
-        nu = (short / y[None, 1:-1, None] ** 2).max(axis=(0, 1)).clip(min=0.0)
-        feasible = nu < 2 * lam
-        with np.errstate(divide="ignore"):
-            other = np.where(
-                feasible & (nu > 0), 1 / (1 / np.maximum(nu, 1e-300) - 1 / (2 * lam)), 0.0
-            )
-        value = np.where(feasible, h * h * (2 * lam + other), np.inf)
-        best = np.minimum(best, value)
-    return best
+    alone = table.refined[:, 0, :] / half_square[:, None]
+    least = alone.max(axis=0)
+    deciding = (alone >= 0.99 * least).any(axis=1)
+    admissible = y[None, 1:-1] <= 2 * table.h - table.starts[:, None] / 2 + 1e-12
+    weight = np.where(admissible, 1 / y[None, 1:-1] ** 2, 0.0)
+    best = np.empty(table.alpha.size)
+    for order in range(table.alpha.size):
+        bound, factors = table.refined[:, 1:, order], np.array(_FACTORS)
+        # nu(lambda) is the greatest of many lines that fall with lambda: keep those that matter.
+        at_first = (bound - half_square[:, None] * least[order]) * weight
+        at_last = (bound - half_square[:, None] * least[order] * factors[-1]) * weight
+        cell, place = np.nonzero(at_first >= max(float(at_last.max()), 0.0))
+        lam = least[order] * factors
+        lines = bound[cell, place][:, None] - half_square[cell][:, None] * lam
+        lines *= weight[cell, place][:, None]
+        nu = np.maximum(lines.max(axis=0, initial=0.0), 0.0)
+        use = (nu > 0) & (nu < 2 * lam)
+        value = np.where(nu < 2 * lam, 2 * lam, np.inf)
+        value[use] += 1 / (1 / nu[use] - 1 / (2 * lam[use]))
+        chosen = int(np.argmin(value))
+        best[order] = table.h**2 * value[chosen]
+        if nu[chosen] > 0:
+            deciding[cell[lines[:, chosen] >= 0.97 * nu[chosen]]] = True
+    return best, deciding
