@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Protocol
 
@@ -57,6 +58,8 @@ def _start_worker() -> None:
     import torch
 
     torch.set_num_threads(1)
+    # Ctrl-C reaches every process of the terminal; the parent alone says what happened.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def measure_batches(
@@ -134,5 +137,8 @@ def _in_processes(
                     measurement = Measurement("failed", "its worker process died", (), {}, 0.0)
                 finished(waiting[future], measurement)
         except BaseException:
+            # Whatever ends the campaign early does not wait for cells that may take minutes.
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                worker.terminate()
             raise
