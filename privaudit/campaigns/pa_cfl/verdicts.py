@@ -171,6 +171,7 @@ def claims_of(
     claims = [
         _ranks_claim(findings),
         _values_claim(findings, exposures),
+        _aggregates_claim(exposures),
         _utility_claim(outcomes, epsilon0, dataset),
         _grouping_claim(partitions),
         *_budget_claims(budgets),
@@ -218,6 +219,32 @@ def _values_claim(findings: Sequence[Finding], exposures: Sequence[Exposed]) -> 
             f"with it the AS placed {row.worst_exact_fraction:.2%} of the coordinates, all "
             "important ones, exactly."
         ),
+    )
+
+
+def _aggregates_claim(exposures: Sequence[Exposed]) -> Claim | None:
+    with_ms = [e for e in exposures if e.row.coalition_label.startswith("MS + ")]
+    without_as = [e for e in with_ms if "AS" not in e.row.coalition_label]
+    if not without_as:
+        return None
+    derived = [e for e in without_as if e.derived > 0]
+    evidence = "No coalition of the MS with users that was tried computed them."
+    if derived:
+        first = derived[0]
+        evidence = (
+            f"{first.row.coalition_label} computed all important values of {first.derived} of "
+            f"{first.row.targets} targets from an aggregate sent to a colluding user, with a "
+            f"relative error of {first.derived_error:.0e}: the MS knows every shuffled report, so "
+            "that one aggregate reveals the weights, and subtraction leaves the last user."
+        )
+    return Claim(
+        statement=(
+            "Collusion of the MS with users leaves the important values of another user "
+            "unavailable to it."
+        ),
+        source="section 6.1, proposition 3, case 1",
+        verdict="not reproduced" if derived else "reproduced",
+        evidence=evidence,
     )
 
 

@@ -73,10 +73,11 @@ def recommendations(
             "Clip and noise the important values too, or aggregate them under secure aggregation: "
             f"{placed[0].row.coalition_label} reads them exactly."
         )
-    if any(e.derived > 0 for e in exposures):
+    derived = [e for e in exposures if e.derived > 0]
+    if derived:
         yield (
-            "Withhold aggregates of clusters of two: each user computes the other's important "
-            "values from them."
+            "Withhold aggregates of small clusters: from them and the reports that it shuffles, "
+            f"{derived[0].row.coalition_label} computes the important values of the remaining user."
         )
     sizes = [b.cluster_size for b in budgets if b.rounds == 1]
     if sizes and min(sizes) < 20:
