@@ -96,6 +96,8 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not separator or not key.strip():
         raise ConfigurationError(f"'{text}' is not of the form KEY=VALUE")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+        read = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         return key.strip(), value.strip()
+    # More than one key: the value has further lines, which are no TOML value.
+    return key.strip(), read["value"] if len(read) == 1 else value.strip()
