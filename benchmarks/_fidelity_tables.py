@@ -27,6 +27,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
+def counted(seeds: int) -> str:
+    """Return "1 seed", "2 seeds"."""
+    return f"{seeds} seed{'' if seeds == 1 else 's'}"
+
+
 def clustering_tables(setting: Setting, results: Results) -> list[str]:
     """Return the partition of each similarity against the known groups."""
     lines: list[str] = []
@@ -52,7 +57,7 @@ def clustering_tables(setting: Setting, results: Results) -> list[str]:
             if rows:
                 when = f"round {setting.late_round if late else 1}"
                 header = (
-                    f"{when}, update = {update}, {seeds} seeds",
+                    f"{when}, update = {update}, {counted(seeds)}",
                     "ARI, edge rule stop",
                     "ARI, edge rule skip",
                     "ARI, average linkage, true K",
@@ -68,6 +73,10 @@ def _by_round(runs: Sequence[Mapping[str, Any]], field: str, rounds: int) -> lis
         [run[field][t] for run in runs if len(run[field]) > t and run[field][t] is not None]
         for t in range(rounds)
     ]
+
+
+def _present(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _outcome(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -99,20 +108,19 @@ def training_tables(setting: Setting, results: Results) -> list[str]:
         if any(norms):
             phi.append([name, *(f"{np.mean(v):.3g}" if v else "–" for v in norms)])
         pre, final = (
-            [np.mean([v for v in run[field] if v is not None]) for run in found if any(run[field])]
+            [np.mean(values) for run in found if (values := _present(run[field]))]
             for field in ("pre_ari", "final_ari")
         )
         if pre and final:
             ari.append([name, spread(pre), spread(final)])
     head = "accuracy, %, mean; round"
     lines = table((head, *numbers, "last complete round", "outcome", "seeds"), accuracy)
-    lines += ["", *table(("clipping threshold Phi, mean; round", *numbers), phi)]
-    lines += [
-        "",
-        *table(("ARI, mean over complete rounds", "pre-clusters", "final clusters"), ari),
-        "",
-    ]
-    return lines
+    if phi:
+        lines += ["", *table(("clipping threshold Phi, mean; round", *numbers), phi)]
+    if ari:
+        header = ("ARI, mean over complete rounds", "pre-clusters", "final clusters")
+        lines += ["", *table(header, ari)]
+    return [*lines, ""]
 
 
 def overlap_table(results: Results) -> list[str]:
@@ -135,7 +143,7 @@ def overlap_table(results: Results) -> list[str]:
             ]
         )
     header = (
-        f"overlap with U1, {seeds} seeds",
+        f"overlap with U1, {counted(seeds)}",
         *(f"{percent} %" for percent in OVERLAPS),
         "decline",
         "roughness",

@@ -51,7 +51,9 @@ class Claim:
 
 
 def spread(values: Sequence[float], form: str = ".2f") -> str:
-    """Return "mean (lowest-highest)"."""
+    """Return "mean (lowest to highest)"; of one value the value alone."""
+    if len(values) == 1:
+        return f"{values[0]:{form}}"
     return f"{np.mean(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 

@@ -302,6 +302,14 @@ def test_the_same_seed_gives_the_same_figures(measures, tiny, tiny_results):
     assert measures.overlap(tiny, 1, None) != tiny_results[0]["overlap"]
 
 
+def test_pre_clusters_without_any_agreement_are_printed_not_dropped(rules, tiny):
+    from _fidelity_tables import training_tables
+
+    runs = {"PA-CFL*": run_of([0.2, 0.3], pre=0.0, final=0.25)}
+    text = "\n".join(training_tables(tiny, {0: {"training": {"runs": runs}}}))
+    assert "| PA-CFL* | 0.00 | 0.25 |" in text
+
+
 @pytest.mark.slow
 def test_the_scripts_last_line_is_one_json_object():
     environment = {k: v for k, v in os.environ.items() if k != "PRIVAUDIT_DATA"}
