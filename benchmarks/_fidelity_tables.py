@@ -108,7 +108,7 @@ def training_tables(setting: Setting, results: Results) -> list[str]:
         if any(norms):
             phi.append([name, *(f"{np.mean(v):.3g}" if v else "–" for v in norms)])
         pre, final = (
-            [np.mean(values) for run in found if (values := _present(run[field]))]
+            [float(np.mean(values)) for run in found if (values := _present(run[field]))]
             for field in ("pre_ari", "final_ari")
         )
         if pre and final:

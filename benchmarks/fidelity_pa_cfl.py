@@ -79,7 +79,8 @@ def plan(*, full: bool, with_mnist: bool) -> list[tuple[Setting, range, tuple[st
         return steps
     large = mnist(rounds=6)
     return [
-        (large, range(3), ("clustering", "overlap")),
+        (large, range(3), ("clustering",)),
+        (large, range(5), ("overlap",)),
         (large, range(3), ("training",)),
         (digits(), range(5), tuple(PARTS)),
         (large, range(3), ("ablation",)),
