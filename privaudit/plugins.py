@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from privaudit.errors import PluginError, PrivauditWarning, did_you_mean
+from privaudit.errors import PluginError, did_you_mean
 
 __all__ = ["GROUPS", "available", "load"]
 
@@ -55,11 +54,6 @@ def load(kind: str, name: str) -> Any:
     try:
         return claims[0].load()
     except Exception as error:
-        warnings.warn(
-            f"{kind} plug-in '{name}' of {_origin(claims[0])} is broken",
-            PrivauditWarning,
-            stacklevel=2,
-        )
         raise PluginError(
             f"{kind} '{name}' of distribution {_origin(claims[0])} cannot be imported: {error!r}"
         ) from error

@@ -11,7 +11,12 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, human_bytes, table
-from privaudit.errors import ConfigurationError, CorruptRecordingError, did_you_mean
+from privaudit.errors import (
+    ConfigurationError,
+    CorruptRecordingError,
+    PluginError,
+    did_you_mean,
+)
 
 __all__ = ["bundle_of", "members_of", "register"]
 
@@ -242,7 +247,15 @@ def _catalogues() -> dict[str, dict[str, str]]:
     from privaudit.similarity import METRICS
 
     def loaded(kind: str) -> dict[str, str]:
-        return {n: _first_line(plugins.load(kind, n)) for n in plugins.available(kind)}
+        lines = {}
+        for name in plugins.available(kind):
+            try:
+                lines[name] = _first_line(plugins.load(kind, name))
+            except PluginError as error:
+                # One broken plug-in must not hide the others; using it is the error.
+                typer.echo(f"warning: {error}", err=True)
+                lines[name] = "cannot be used"
+        return lines
 
     return {
         "protocols": loaded("protocol"),
