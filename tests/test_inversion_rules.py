@@ -88,6 +88,18 @@ def test_same_seed_gives_same_bytes_and_leaves_threads_and_generators_alone(
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+def test_only_targets_that_are_not_matched_are_started_anew() -> None:
+    w = world(109, 3)
+    view = view_of(w.transcript(), SERVER)
+
+    def evaluations(tolerance: float) -> float:
+        attack = CosineInversion(iterations=4, restarts=3, tolerance=tolerance)
+        return attacked(attack, view, w.knowledge)[0].diagnostics["evaluations"]
+
+    assert evaluations(tolerance=2.0) == 3 * 5  # three targets, four steps and the last iterate
+    assert evaluations(tolerance=0.0) == 3 * 3 * 5
+
+
 @each_attack
 def test_a_missing_capability_is_named(attack, parties) -> None:
     w = world(109, 3)

@@ -51,13 +51,16 @@ def cosine(targets: Tensor) -> ObjectiveMaker:
 
 
 def relative_squared(targets: Tensor) -> ObjectiveMaker:
-    """Squared distance to whole gradients (N, d) over their squared norm; Zhu et al. 2019."""
+    """Squared distance to whole gradients (N, d) over their squared norm; Zhu et al. 2019.
+
+    Computed as ``|g|^2 - 2 <g, t> + |t|^2``, which needs no whole gradient and is exact to about
+    1e-15 of ``|t|^2`` in double precision; single precision would lose all that matters.
+    """
+    scale = targets.square().sum(1).clamp_min(_TINY)
 
     def make(rows: Tensor) -> Objective:
-        wanted = targets[rows]
-        scale = wanted.square().sum(1).clamp_min(_TINY)
-        # From differences, not from |g|^2 - 2<g, t> + |t|^2, which loses all digits near zero.
-        return lambda g: (g.flat() - wanted).square().sum(1) / scale
+        wanted, norm = targets[rows], scale[rows]
+        return lambda g: (g.squared_norm() - 2 * g.dot(wanted)) / norm + 1
 
     return make
 

@@ -135,6 +135,8 @@ def search(
     evaluations = 0
     for start in starts:
         rows = (losses > options.tolerance).nonzero(as_tuple=True)[0]
+        if not len(rows):
+            break
         outcome = adam(
             make,
             engine,
