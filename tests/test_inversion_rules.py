@@ -22,6 +22,7 @@ from privaudit.attacks.inversion import (
     TopKMatching,
     ZeroFillMatching,
 )
+from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.baselines.kinds import SERVER, UPDATE
 from privaudit.protocols.pa_cfl.kinds import (
@@ -178,6 +179,24 @@ def test_updates_of_another_model_are_refused() -> None:
     view = view_of(short.transcript(), SERVER)
     with pytest.raises(InvalidDataError, match="13705 entries"):
         CosineInversion().run(view, knowledge=w.knowledge, rng=np.random.default_rng(0))
+
+
+def test_declared_knowledge_that_does_not_fit_the_model_is_refused() -> None:
+    w = world(109, 3)
+    view = view_of(w.transcript(), SERVER)
+    broken = w.parameters.copy()
+    broken[5] = np.nan
+    enlarged = w.auxiliary.images.repeat(2, axis=2)
+    for changes, named in (
+        ({"parameters": w.parameters[:-1]}, "13706 parameters of 'small-cnn'.*13705"),
+        ({"parameters": broken}, "not finite"),
+        ({"auxiliary": LabelledImages(enlarged, w.auxiliary.labels)}, "do not fit"),
+        ({"auxiliary": LabelledImages(w.auxiliary.images, w.auxiliary.labels + 1)}, "up to 10"),
+    ):
+        with pytest.raises(InvalidDataError, match=named):
+            CosineInversion().run(
+                view, knowledge=replace(w.knowledge, **changes), rng=np.random.default_rng(0)
+            )
 
 
 @pytest.mark.parametrize(

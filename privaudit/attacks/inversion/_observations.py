@@ -11,7 +11,7 @@ from privaudit.attacks.base import Knowledge
 from privaudit.attacks.inversion._options import MatchingOptions, needs_auxiliary
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import InvalidDataError, UnmetRequirementsError
-from privaudit.models.spec import ModelSpec
+from privaudit.models import ModelSpec, parameter_count
 from privaudit.protocols.baselines.kinds import UPDATE
 from privaudit.protocols.pa_cfl.kinds import (
     GLOBAL_PERMUTATION,
@@ -61,6 +61,8 @@ def declared_model(knowledge: Knowledge, *, attack: str) -> tuple[ModelSpec, Flo
     ------
     UnmetRequirementsError
         If either is absent.
+    InvalidDataError
+        If the parameters are not finite or not as many as the architecture has.
     """
     if knowledge.model is None or knowledge.parameters is None:
         absent = "model" if knowledge.model is None else "parameters"
@@ -68,7 +70,15 @@ def declared_model(knowledge: Knowledge, *, attack: str) -> tuple[ModelSpec, Flo
             f"attack '{attack}' needs knowledge.{absent}, which was not declared; give the "
             f"{'architecture' if absent == 'model' else 'parameters of the attacked round'}"
         )
-    return knowledge.model, knowledge.parameters
+    spec, parameters = knowledge.model, knowledge.parameters
+    count = parameter_count(spec)
+    finite = bool(np.isfinite(parameters).all())
+    if parameters.shape != (count,) or not finite:
+        raise InvalidDataError(
+            f"knowledge.parameters must be the {count} parameters of '{spec.name}', got shape "
+            f"{parameters.shape}{'' if finite else ' with values that are not finite'}"
+        )
+    return spec, parameters
 
 
 def auxiliary_records(view: View, knowledge: Knowledge, *, attack: str, why: str) -> LabelledImages:
@@ -84,7 +94,7 @@ def auxiliary_records(view: View, knowledge: Knowledge, *, attack: str, why: str
         raise UnmetRequirementsError(
             f"attack '{attack}' needs knowledge.auxiliary for {why}, and none was declared"
         )
-    return knowledge.auxiliary
+    return _fitting(knowledge.auxiliary, knowledge.model)
 
 
 def granted_auxiliary(
@@ -95,7 +105,22 @@ def granted_auxiliary(
         return auxiliary_records(view, knowledge, attack=attack, why=why)
     granted = Capability.AUXILIARY_DATA in view.capabilities
     declared = knowledge.auxiliary is not None and len(knowledge.auxiliary) > 0
-    return knowledge.auxiliary if granted and declared else None
+    if not granted or not declared or knowledge.auxiliary is None:
+        return None
+    return _fitting(knowledge.auxiliary, knowledge.model)
+
+
+def _fitting(records: LabelledImages, spec: ModelSpec | None) -> LabelledImages:
+    """Return the records if the declared model takes them."""
+    if spec is None:
+        return records
+    found, top = records.images.shape[1:], int(records.labels.max())
+    if found != spec.input_shape or top >= spec.classes or int(records.labels.min()) < 0:
+        raise InvalidDataError(
+            f"auxiliary records of shape {found} with labels up to {top} do not fit the declared "
+            f"model, which takes {spec.input_shape} and has {spec.classes} classes"
+        )
+    return records
 
 
 def check_dimension(found: int, expected: int, *, what: str) -> None:

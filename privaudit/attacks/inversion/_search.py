@@ -25,8 +25,8 @@ from privaudit.attacks.inversion._priors import (
     principal_components,
 )
 from privaudit.datasets.base import LabelledImages
-from privaudit.errors import ConfigurationError, InvalidDataError
-from privaudit.models import ModelSpec, build, load_parameters, parameter_count
+from privaudit.errors import ConfigurationError
+from privaudit.models import ModelSpec, build, load_parameters
 
 __all__ = ["as_guesses", "engine_for", "probe_images", "search", "single_thread", "tensor"]
 
@@ -34,6 +34,8 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 _UNIFORM_PROBES = 4
+
+_LARGEST_LOSS = 1e30
 
 
 @contextmanager
@@ -65,18 +67,9 @@ def engine_for(
     ------
     ConfigurationError
         If the device is not there.
-    InvalidDataError
-        If the parameters are not finite or not as many as the model's.
     """
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigurationError(f"device '{device}' is not available here; use 'cpu'")
-    count = parameter_count(spec)
-    if parameters.shape != (count,) or not np.isfinite(parameters).all():
-        raise InvalidDataError(
-            f"knowledge.parameters must be {count} finite numbers, the parameters of "
-            f"'{spec.name}', got shape {parameters.shape}"
-            f"{'' if np.isfinite(parameters).all() else ' with values that are not finite'}"
-        )
     model = build(spec, seed=0)
     load_parameters(model, parameters)
     return GradientEngine(
@@ -181,7 +174,8 @@ def _prior(
 def as_guesses(users: tuple[str, ...], images: Tensor, losses: Tensor, evaluations: int) -> Guesses:
     """Return images, clamped to [0, 1], as guesses scored by their negative loss."""
     clamped = images.detach().clamp(0, 1).to("cpu", torch.float32).numpy()
-    loss = losses.detach().to("cpu", torch.float64).numpy()
+    # A search whose loss was never finite is the least sure one; scores stay finite.
+    loss = np.minimum(losses.detach().to("cpu", torch.float64).numpy(), _LARGEST_LOSS)
     return Guesses(
         target_ids=users,
         values=tuple(np.ascontiguousarray(image) for image in clamped),
