@@ -59,15 +59,7 @@ class Capability(StrEnum):
 
 
 #: Capabilities that a threat model may grant only if the transcript shows them to be true.
-EVIDENCED: frozenset[Capability] = frozenset(
-    {
-        Capability.MODEL_ARCHITECTURE,
-        Capability.MODEL_PARAMETERS,
-        Capability.TRAINING_PARAMETERS,
-        Capability.SINGLE_LOCAL_STEP,
-        Capability.SINGLE_RECORD_UPDATES,
-    }
-)
+EVIDENCED: frozenset[Capability] = frozenset(set(Capability) - {Capability.AUXILIARY_DATA})
 
 
 @dataclass(frozen=True, slots=True)
