@@ -243,8 +243,8 @@ def _first_line(thing: Any) -> str:
 def _catalogues() -> dict[str, dict[str, str]]:
     from privaudit import plugins
     from privaudit.datasets import DATASETS, describe
-    from privaudit.models import MODELS
-    from privaudit.similarity import METRICS
+    from privaudit.models import SUMMARIES as MODEL_SUMMARIES
+    from privaudit.similarity import SUMMARIES as SIMILARITY_SUMMARIES
 
     def loaded(kind: str) -> dict[str, str]:
         lines = {}
@@ -261,8 +261,8 @@ def _catalogues() -> dict[str, dict[str, str]]:
         "protocols": loaded("protocol"),
         "attacks": loaded("attack"),
         "datasets": {name: describe(name).summary for name in DATASETS},
-        "models": dict.fromkeys(MODELS, ""),
-        "similarities": dict.fromkeys((*METRICS, "cosine"), ""),
+        "models": dict(MODEL_SUMMARIES),
+        "similarities": dict(SIMILARITY_SUMMARIES),
     }
 
 

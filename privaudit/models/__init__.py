@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from privaudit.models.catalogue import (
     MODELS,
+    SUMMARIES,
     ClassifierRows,
     build,
     classifier_rows,
@@ -19,6 +20,7 @@ from privaudit.models.vectors import flatten_parameters, load_parameters
 
 __all__ = [
     "MODELS",
+    "SUMMARIES",
     "ClassifierRows",
     "ModelSpec",
     "build",

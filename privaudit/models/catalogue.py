@@ -5,6 +5,7 @@ Importing this module does not import torch; calling its functions does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODELS",
+    "SUMMARIES",
     "ClassifierRows",
     "build",
     "classifier_rows",
@@ -24,8 +26,16 @@ __all__ = [
     "parameter_count",
 ]
 
-#: Names of the networks that :func:`build` knows.
-MODELS: tuple[str, ...] = ("cnn", "small-cnn", "resnet10", "mlp", "lenet")
+#: One line on each network that :func:`build` knows, by name.
+SUMMARIES: Mapping[str, str] = {
+    "cnn": "PA-CFL's CNN for MNIST: two 5x5 convolutions, two linear layers; 582,026 parameters.",
+    "small-cnn": "Two 3x3 convolutions and two linear layers: the default for the 8x8 digits.",
+    "resnet10": "PA-CFL's ResNet-10 for CIFAR-10: four stages; 4,910,922 parameters.",
+    "mlp": "Two linear layers.",
+    "lenet": "The sigmoid LeNet on which Deep Leakage from Gradients was shown.",
+}
+#: Their names.
+MODELS: tuple[str, ...] = tuple(SUMMARIES)
 
 _LARGEST_SEED = 2**63 - 1
 

@@ -11,10 +11,11 @@ Importing the package loads numpy only; the kernels are compiled on first use.
 
 from privaudit.similarity._gradients import cosine_distances
 from privaudit.similarity._pairs import dtw, fastdtw, jaccard, rank_biased_overlap
-from privaudit.similarity._pairwise import METRICS, pairwise_distances
+from privaudit.similarity._pairwise import METRICS, SUMMARIES, pairwise_distances
 
 __all__ = [
     "METRICS",
+    "SUMMARIES",
     "cosine_distances",
     "dtw",
     "fastdtw",

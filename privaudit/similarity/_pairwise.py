@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -20,7 +20,7 @@ from privaudit.similarity._validation import (
     index_matrix,
 )
 
-__all__ = ["METRICS", "pairwise_distances"]
+__all__ = ["METRICS", "SUMMARIES", "pairwise_distances"]
 
 Metric: TypeAlias = Literal["dtw", "fastdtw", "jaccard", "rbo"]
 SequenceOrder: TypeAlias = Literal["rank", "index"]
@@ -31,6 +31,15 @@ _Kernel: TypeAlias = Callable[
 ]
 
 METRICS: tuple[str, ...] = get_args(Metric)
+
+#: One line on each metric, and on the reference that needs full updates.
+SUMMARIES: Mapping[str, str] = {
+    "dtw": "Exact dynamic time warping of the sequences (PA-CFL, section 5.4).",
+    "fastdtw": "The approximation of the paper's experiments; equal to the fastdtw package.",
+    "jaccard": "One minus the share of common coordinates.",
+    "rbo": "One minus rank-biased overlap: better and cheaper on the same message.",
+    "cosine": "One minus the cosine of full updates: a reference that is not private.",
+}
 
 _STEPS_PER_TASK = 5e7  # milliseconds of work: dear beside a thread's hand-over, cheap to wait for
 _BATCH = 16  # pairs; the DTW kernel takes that many at once
