@@ -1,5 +1,10 @@
 """Privacy accounting: from what was released to brackets on epsilon, each with its theorem."""
 
+from privaudit.accounting._counts import (
+    fmt21_numerical,
+    fmt23_numerical,
+    randomized_response_epsilon,
+)
 from privaudit.accounting._literature import (
     bennett_blanket,
     erlingsson_2019,
@@ -7,6 +12,7 @@ from privaudit.accounting._literature import (
     fmt21_minimum_users,
     hoeffding_blanket,
 )
+from privaudit.accounting._optimal import compose_pair, optimal_composition
 from privaudit.accounting.bracket import Bracket, NumericalError, OutOfDomainError
 from privaudit.accounting.budget import Budget, BudgetRow, UncoveredRelease, budget
 from privaudit.accounting.composition import (
@@ -18,6 +24,15 @@ from privaudit.accounting.composition import (
     theorem2_delta_s,
 )
 from privaudit.accounting.coordinate import coordinate_bracket, coordinate_upper
+from privaudit.accounting.planning import (
+    ClusterPlan,
+    Level,
+    cluster_size_for,
+    epsilon0_for,
+    plan_clusters,
+    rounds_for,
+    upper_bound,
+)
 from privaudit.accounting.vector import (
     ShuffledVector,
     VectorBudget,
@@ -32,6 +47,8 @@ __all__ = [
     "Bracket",
     "Budget",
     "BudgetRow",
+    "ClusterPlan",
+    "Level",
     "NumericalError",
     "OutOfDomainError",
     "ShuffledVector",
@@ -40,20 +57,30 @@ __all__ = [
     "advanced_composition",
     "bennett_blanket",
     "budget",
+    "cluster_size_for",
     "compose_coordinate",
+    "compose_pair",
     "compose_theorem2",
     "compose_vectors",
     "coordinate_bracket",
     "coordinate_upper",
+    "epsilon0_for",
     "epsilon_from_rdp",
     "epsilon_of_gaussian",
     "epsilon_of_zcdp",
     "erlingsson_2019",
     "fmt21_closed_form",
     "fmt21_minimum_users",
+    "fmt21_numerical",
+    "fmt23_numerical",
     "hoeffding_blanket",
     "local_zcdp",
+    "optimal_composition",
+    "plan_clusters",
+    "randomized_response_epsilon",
+    "rounds_for",
     "theorem2",
     "theorem2_delta_s",
+    "upper_bound",
     "vector_budget",
 ]
