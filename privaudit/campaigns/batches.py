@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from privaudit.campaigns.cells import Cell, CellStore, Measurement, measure
-from privaudit.campaigns.runs import RecordedRun, open_run
+from privaudit.campaigns.runs import RecordedRun, recorded
+from privaudit.campaigns.simulation import SimulationConfig
 
 __all__ = ["Batch", "HasCell", "measure_batches"]
 
@@ -36,22 +37,29 @@ class Batch:
     ----------
     folder : Path
         Of the run.
+    config : SimulationConfig
+        By which it was recorded.
     plan : callable
         Gives the cells of a run in a fixed order; a module-level function or a partial of one,
         because it goes to worker processes.
     """
 
     folder: Path
+    config: SimulationConfig
     plan: Callable[[RecordedRun], Sequence[HasCell]]
 
 
 @lru_cache(maxsize=4)
-def _run(folder: Path, data_root: Path | None) -> RecordedRun:
-    return open_run(folder, data_root=data_root)
+def _read(folder: Path, config: str, data_root: Path | None) -> RecordedRun:
+    return recorded(SimulationConfig.model_validate_json(config), folder, data_root=data_root)
+
+
+def _run(batch: Batch, data_root: Path | None) -> RecordedRun:
+    return _read(batch.folder, batch.config.model_dump_json(), data_root)
 
 
 def _work(batch: Batch, data_root: Path | None, position: int) -> Measurement:
-    return measure(batch.plan(_run(batch.folder, data_root))[position].cell)
+    return measure(batch.plan(_run(batch, data_root))[position].cell)
 
 
 def _start_worker() -> None:
@@ -83,7 +91,7 @@ def measure_batches(
     planned: list[tuple[Batch, int, HasCell]] = [
         (batch, position, item)
         for batch in batches
-        for position, item in enumerate(batch.plan(_run(batch.folder, data_root)))
+        for position, item in enumerate(batch.plan(_run(batch, data_root)))
     ]
     results: dict[int, Measurement] = {}
     missing: list[int] = []

@@ -17,8 +17,10 @@ from privaudit.campaigns.simulation import (
     record_run,
     simulate,
 )
+from privaudit.configuration import validated
+from privaudit.datasets import DATASETS
 from privaudit.datasets.base import LabelledImages
-from privaudit.errors import CorruptRecordingError
+from privaudit.errors import ConfigurationError, CorruptRecordingError
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress
 from privaudit.recording import read_recording, read_truth
@@ -33,7 +35,6 @@ class RecordedRun:
 
     Attributes
     ----------
-    name : str
     transcript : Transcript
     truth : Truth or None
         None if the truth was not handed over with the recording.
@@ -46,7 +47,6 @@ class RecordedRun:
     complete : bool
     """
 
-    name: str
     transcript: Transcript
     truth: Truth | None
     auxiliary: LabelledImages | None
@@ -55,35 +55,55 @@ class RecordedRun:
     complete: bool
 
 
-def open_run(folder: Path, *, data_root: Path | None = None, name: str = "") -> RecordedRun:
+def open_run(
+    folder: Path,
+    *,
+    data_root: Path | None = None,
+    auxiliary: LabelledImages | None = None,
+) -> RecordedRun:
     """Read a recorded run: ``folder`` is a bundle, or holds ``run`` and perhaps ``truth``.
 
-    Auxiliary records are taken from the same partition as the users' when the recording says by
-    which settings it was simulated.
+    Parameters
+    ----------
+    auxiliary : LabelledImages or None
+        Records for adversaries that are granted some. If None they are those that the simulation
+        kept apart, where the recording names one of the data sets of this package.
 
     Raises
     ------
     CorruptRecordingError
-        If there is no sound recording.
+        If there is no sound recording, or its settings are not those of a simulation.
     """
     bundle = folder if (folder / "manifest.json").is_file() else folder / "run"
     recording = read_recording(bundle)
     manifest = recording.manifest
     beside = bundle.parent / "truth"
-    truth = read_truth(beside) if beside.is_dir() else None
-    auxiliary = None
-    if manifest.settings:
-        config = SimulationConfig.model_validate(dict(manifest.settings))
-        auxiliary = federate(config.federation, seed=config.seed, data_root=data_root).auxiliary
+    if auxiliary is None and manifest.settings:
+        auxiliary = _kept_apart(manifest.settings, recording.transcript, bundle, data_root)
     return RecordedRun(
-        name=name or folder.name,
         transcript=recording.transcript,
-        truth=truth,
+        truth=read_truth(beside) if beside.is_dir() else None,
         auxiliary=auxiliary,
         outcome=dict(manifest.outcome or {}),
         digest=manifest.head_hash or "incomplete",
         complete=recording.complete,
     )
+
+
+def _kept_apart(
+    settings: Mapping[str, Any], transcript: Transcript, bundle: Path, data_root: Path | None
+) -> LabelledImages | None:
+    """Make the simulation's partition again, as far as a stranger's settings may be followed."""
+    try:
+        config = validated(SimulationConfig, settings, where=str(bundle / "manifest.json"))
+    except ConfigurationError as error:
+        raise CorruptRecordingError(f"{error} (key 'settings')") from None
+    federation = config.federation
+    # A recording may come from a stranger: it does not get to name files of this machine, nor to
+    # ask for more users than it has.
+    if federation.dataset not in DATASETS or federation.users != len(transcript.ids("user")):
+        return None
+    return federate(federation, seed=config.seed, data_root=data_root).auxiliary
 
 
 def recorded(
@@ -99,12 +119,17 @@ def recorded(
             recording = read_recording(folder / "run")
             same = dict(recording.manifest.settings) == config.model_dump(mode="json")
             if same and recording.complete:
-                return open_run(folder, data_root=data_root)
+                return _own(config, folder, data_root)
         except CorruptRecordingError:
             # A damaged recording of our own is made again.
             shutil.rmtree(folder)
     record_run(config, folder, data_root=data_root, force=True, progress=progress)
-    return open_run(folder, data_root=data_root)
+    return _own(config, folder, data_root)
+
+
+def _own(config: SimulationConfig, folder: Path, data_root: Path | None) -> RecordedRun:
+    data = federate(config.federation, seed=config.seed, data_root=data_root)
+    return open_run(folder, auxiliary=data.auxiliary)
 
 
 def outcome_only(

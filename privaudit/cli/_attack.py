@@ -17,6 +17,8 @@ from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you
 __all__ = ["register"]
 
 INCOMPLETE = 3
+#: Of a data set given with --auxiliary, this many are taken.
+AUXILIARY_RECORDS = 2000
 
 
 def register(app: typer.Typer) -> None:
@@ -37,6 +39,14 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option("--withhold", help="A capability not to grant; repeatable."),
         ] = None,
+        auxiliary: Annotated[
+            str | None,
+            typer.Option(
+                "--auxiliary",
+                help="Data set (or .npz) with records like the users', for attacks that need some. "
+                "[default: those that a simulation kept apart]",
+            ),
+        ] = None,
         data_root: options.DataRoot = None,
         seed: options.Seed = None,
         threads: options.Threads = 1,
@@ -46,14 +56,21 @@ def register(app: typer.Typer) -> None:
 
         Exit code 3 if the attack is not applicable to this run and coalition.
         """
+        import numpy as np
+
         from privaudit.campaigns.cells import Cell, measure
         from privaudit.campaigns.pa_cfl.scorers import scorers_for
         from privaudit.campaigns.runs import knowledge_of, open_run
+        from privaudit.datasets import load_dataset
         from privaudit.scoring.estimate import compare, verdict
         from privaudit.transcript import Capability, Coalition, Truth
 
         made = _configured(attack, option)
-        recorded = open_run(bundle_of(run), data_root=data_root)
+        known = None
+        if auxiliary is not None:
+            known = load_dataset(auxiliary, data_root=data_root).train
+            known = known.take(np.arange(min(len(known), AUXILIARY_RECORDS)))
+        recorded = open_run(bundle_of(run), data_root=data_root, auxiliary=known)
         for name in withhold or ():
             if name not in set(Capability):
                 raise ConfigurationError(

@@ -141,15 +141,16 @@ def run_audit(
     seconds["simulation"] = time.perf_counter() - started
     started = time.perf_counter()
     probes, batches = _probes(config, out, data_root, steps)
-    epsilon0 = config.protocol().epsilon0
-    for name, run, epsilon, headline in (
-        ("pa-cfl", main, epsilon0, True),
-        ("pa-cfl-reference", reference, config.reference_epsilon0, False),
+    for name, run, simulated, headline in (
+        ("pa-cfl", main, config.run(), True),
+        ("pa-cfl-reference", reference, config.reference(), False),
     ):
-        setting = f"PA-CFL, ε₀ = {epsilon:g}, {len(run.transcript.ids('user'))} users"
+        epsilon0 = simulated.parameters.get("epsilon0", config.protocol().epsilon0)
+        setting = f"PA-CFL, ε₀ = {epsilon0:g}, {len(run.transcript.ids('user'))} users"
         batches.append(
             Batch(
                 out / "runs" / name,
+                simulated,
                 partial(_training_plan, headline=headline, setting=setting, seed=config.seed),
             )
         )
@@ -228,7 +229,7 @@ def _training(
         )
     reference = record(
         "pa-cfl-reference",
-        config.run(epsilon0=config.reference_epsilon0, rounds=config.reference_rounds),
+        config.reference(),
     )
     return main, reference, outcomes
 
@@ -264,7 +265,7 @@ def _probes(
     for position, (name, (run, plan)) in enumerate(wanted.items(), start=1):
         runs[name] = recorded(run, out / "runs" / name, data_root=data_root)
         steps("simulate single-record runs", position, len(wanted), name)
-        batches.append(Batch(out / "runs" / name, plan))
+        batches.append(Batch(out / "runs" / name, run, plan))
     return runs, batches
 
 

@@ -94,6 +94,10 @@ class AuditConfig(BaseModel):
             seed=self.seed,
         )
 
+    def reference(self) -> SimulationConfig:
+        """Return the configuration of the second recorded run, one that trains."""
+        return self.run(epsilon0=self.reference_epsilon0, rounds=self.reference_rounds)
+
     def fedavg(self) -> SimulationConfig:
         """Return FedAvg on the same federation with the same training parameters."""
         keys = ("rounds", "model", "local_epochs", "learning_rate", "batch_size", "update")
