@@ -64,7 +64,11 @@ class FedAvg:
                 )
                 total += sizes[i] * update.astype(np.float64)
             step = config.learning_rate * total / sizes.sum()
-            parameters = (parameters - step).astype(np.float32)
+            with np.errstate(over="ignore"):
+                parameters = (parameters - step).astype(np.float32)
+            if not np.isfinite(parameters).all():
+                reason = f"diverged in round {t}: the averaged model is not finite"
+                return RunOutcome("diverged", t - 1, reason, (), tuple(metrics))
             everyone = np.broadcast_to(parameters, (len(users), len(parameters)))
             metrics.append(RoundMetrics(t, federation.accuracies(everyone)))
             if progress is not None:

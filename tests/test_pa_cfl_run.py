@@ -1,0 +1,694 @@
+"""A run of PA-CFL, message by message, against the table of who sees what (section 6.1)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privaudit.accounting import budget
+from privaudit.datasets import load_dataset
+from privaudit.datasets.base import ClientData, FederatedData, LabelledImages
+from privaudit.datasets.partition import partition, single_record_users
+from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.ledger import LaplaceVector, PrivacyEvent, UnprotectedRelease
+from privaudit.models import ModelSpec, build
+from privaudit.protocols.base import RoundMetrics, RunOutcome
+from privaudit.protocols.baselines.fedavg import FedAvg
+from privaudit.protocols.baselines.kinds import GLOBAL_MODEL, SERVER, UPDATE
+from privaudit.protocols.pa_cfl import PACFL, PACFLConfig, kinds
+from privaudit.protocols.training import local_update
+from privaudit.transcript import (
+    Capability,
+    Coalition,
+    MemoryRecorder,
+    Message,
+    NullRecorder,
+    Transcript,
+    Truth,
+)
+
+MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
+USERS, ROUNDS = 6, 2
+DEFAULTS: dict[str, Any] = {"model": "lenet", "rounds": ROUNDS, "learning_rate": 0.05}
+
+
+@dataclass(frozen=True)
+class Run:
+    transcript: Transcript
+    truth: Truth
+    outcome: RunOutcome
+    config: PACFLConfig
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        return self.transcript.ids("user")
+
+    @property
+    def dimension(self) -> int:
+        model: Any = self.transcript.public["model"]
+        return int(model["dimension"])
+
+    @property
+    def k(self) -> int:
+        return int(str(self.transcript.public["k"]))
+
+    def of(self, kind: str, t: int) -> tuple[Message, ...]:
+        return tuple(m for m in self.transcript.messages if m.kind == kind and m.round == t)
+
+    def sent(self, kind: str, t: int, name: str = "values") -> dict[str, np.ndarray]:
+        return {m.sender: m.arrays[name] for m in self.of(kind, t)}
+
+    def received(self, kind: str, t: int, name: str = "values") -> dict[str, np.ndarray]:
+        return {m.receiver: m.arrays[name] for m in self.of(kind, t)}
+
+    def permutation(self, t: int) -> np.ndarray:
+        return self.of(kinds.GLOBAL_PERMUTATION, t)[0].arrays["indices"]
+
+    def rest(self, t: int) -> np.ndarray:
+        return np.setdiff1d(np.arange(self.dimension), self.permutation(t))
+
+    def update(self, user: str, t: int) -> np.ndarray:
+        return self.truth.get(f"{user}/round-{t}", "update")
+
+    def clusters(self, t: int) -> dict[int, list[str]]:
+        (message,) = self.of(kinds.PRE_CLUSTERING, t)
+        found: dict[int, list[str]] = {}
+        users: Any = message.meta["users"]
+        for user, label in zip(users, message.arrays["assignment"], strict=True):
+            found.setdefault(int(label), []).append(user)
+        return found
+
+
+@cache
+def federation(users: int = USERS, seed: int = 0) -> FederatedData:
+    return partition(
+        load_dataset("digits"),
+        users=users,
+        scheme="clustered",
+        groups=3,
+        records_per_user=40,
+        auxiliary_records=20,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def execute(data: FederatedData, *, seed: int = 0, **parameters: Any) -> Run:
+    config = PACFLConfig(**{**DEFAULTS, **parameters})
+    recorder = MemoryRecorder()
+    outcome = PACFL(config).run(data, rng=np.random.default_rng(seed), recorder=recorder)
+    return Run(recorder.transcript(), recorder.truth(), outcome, config)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "fixed clipping": {"clipping": "fixed", "clip_norm": 1.0},
+    "PA-CFL*": {"protection": False},
+    "cosine": {"similarity": "cosine"},
+    "random pre-clusters": {"pre_clustering": False},
+    "no fine clusters": {"fine_clustering": False},
+    "global aggregate": {"global_period": 2},
+}
+
+
+@cache
+def run_of(variant: str) -> Run:
+    return execute(federation(), **VARIANTS[variant])
+
+
+def kinds_seen(run: Run, server: str) -> Counter[tuple[int | None, str, str, str]]:
+    """How many messages of each kind and direction a server alone sees, users not told apart."""
+    view = run.transcript.view(Coalition.of(server))
+    roles = dict.fromkeys(run.users, "user")
+    return Counter(
+        (m.round, m.kind, roles.get(m.sender, m.sender), roles.get(m.receiver, m.receiver))
+        for m in view.messages
+    )
+
+
+def expected_kinds(variant: str, server: str) -> Counter[tuple[int | None, str, str, str]]:
+    """The rows of the table in docs/protocols/pa-cfl.md, written out for each variant."""
+    n = USERS
+    ms = {
+        ("permutation-sequence", "user", MS): n,
+        ("global-permutation-sequence", MS, "user"): n,
+        ("pre-clustering", MS, AS): 1,
+        ("remainder-norm", "user", MS): n,
+        ("clipping-threshold", MS, "user"): n,
+        ("noised-remainder", "user", MS): n,
+        ("shuffled-remainder", MS, AS): n,
+    }
+    aggregation = {
+        ("pre-clustering", MS, AS): 1,
+        ("important-values", "user", AS): n,
+        ("dataset-size", "user", AS): n,
+        ("shuffled-remainder", MS, AS): n,
+        ("cluster-aggregate", AS, "user"): n,
+    }
+    if variant == "fixed clipping":
+        del ms["remainder-norm", "user", MS], ms["clipping-threshold", MS, "user"]
+    if variant == "PA-CFL*":
+        for row in ("remainder-norm", "noised-remainder"):
+            del ms[row, "user", MS]
+        del ms["clipping-threshold", MS, "user"], ms["shuffled-remainder", MS, AS]
+        del aggregation["shuffled-remainder", MS, AS]
+        aggregation["plain-remainder", "user", AS] = n
+    if variant == "cosine":
+        ms["full-update", "user", MS] = n
+    rows = ms if server == MS else aggregation
+    expected = Counter({(t, *row): count for t in (1, 2) for row, count in rows.items()})
+    if variant == "global aggregate" and server == AS:
+        del expected[2, "cluster-aggregate", AS, "user"]
+        expected[2, "global-aggregate", AS, "user"] = n
+    return expected
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("server", [MS, AS])
+def test_each_server_sees_exactly_the_kinds_of_the_table(variant: str, server: str) -> None:
+    assert kinds_seen(run_of(variant), server) == expected_kinds(variant, server)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_user_sees_only_its_own_messages(variant: str) -> None:
+    run = run_of(variant)
+    for user in run.users:
+        view = run.transcript.view(Coalition.of(user))
+        assert {m.sender for m in view.messages} | {m.receiver for m in view.messages} <= {
+            user,
+            MS,
+            AS,
+        }
+        per_round = Counter((m.round, m.kind) for m in view.messages)
+        assert set(per_round.values()) == {1}, "one message a kind and round"
+
+
+def test_the_documentation_lists_the_same_kinds_as_the_code() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "protocols" / "pa-cfl.md").read_text()
+    table = text.split("## One round, message by message")[1].split("Public:")[0]
+    documented = set(re.findall(r"`([a-z-]+)`", table))
+    default = run_of("default")
+    used = {m.kind for m in default.transcript.messages}
+    assert documented == used | {"global-aggregate"}
+    values = {v for name, v in vars(kinds).items() if name.isupper() and isinstance(v, str)}
+    assert values - {MS, AS} == documented | {"full-update", "plain-remainder"}
+    for kind in ("full-update", "protection = false"):
+        assert kind in text
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_aggregation_server_never_sees_an_order_of_coordinates(variant: str) -> None:
+    run = run_of(variant)
+    view = run.transcript.view(Coalition.of(AS))
+    for t in (1, 2):
+        hidden = [run.permutation(t), *run.sent(kinds.PERMUTATION_SEQUENCE, t, "indices").values()]
+        for message in view.messages:
+            for array in message.arrays.values():
+                assert not any(np.array_equal(array, h) for h in hidden)
+    assert not {kinds.GLOBAL_PERMUTATION, kinds.PERMUTATION_SEQUENCE} & {
+        m.kind for m in view.messages
+    }
+    assert set(view.public) == {"configuration", "model", "k"}
+    assert set(view.public_arrays) == {"initial-parameters"}
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "cosine"])
+def test_the_management_server_never_sees_an_important_value(variant: str) -> None:
+    run = run_of(variant)
+    view = run.transcript.view(Coalition.of(MS))
+    for t in (1, 2):
+        for user, values in run.sent(kinds.IMPORTANT_VALUES, t).items():
+            for message in view.messages:
+                for array in message.arrays.values():
+                    # A noised value may equal another's important value by chance, not several.
+                    found = np.isin(values[values != 0], array.astype(np.float32)).sum()
+                    assert found <= 2 < run.k, f"{message.kind} holds values of {user}"
+
+
+def test_every_message_has_the_shape_that_its_kind_documents() -> None:
+    run = run_of("default")
+    d, k = run.dimension, run.k
+    assert k == int(0.0025 * d)
+    shapes = {
+        kinds.PERMUTATION_SEQUENCE: {"indices": ("<i8", (k,))},
+        kinds.GLOBAL_PERMUTATION: {"indices": ("<i8", (k,))},
+        kinds.PRE_CLUSTERING: {"assignment": ("<i8", (USERS,))},
+        kinds.IMPORTANT_VALUES: {"values": ("<f4", (k,))},
+        kinds.DATASET_SIZE: {"records": ("<i8", ())},
+        kinds.REMAINDER_NORM: {"norm": ("<f8", ())},
+        kinds.CLIPPING_THRESHOLD: {"threshold": ("<f8", ())},
+        kinds.NOISED_REMAINDER: {"values": ("<f4", (d - k,))},
+        kinds.SHUFFLED_REMAINDER: {"values": ("<f4", (d - k,))},
+        kinds.CLUSTER_AGGREGATE: {"values": ("<f4", (d,))},
+    }
+    for message in run.transcript.messages:
+        found = {name: (s.dtype, s.shape) for name, s in message.specs.items()}
+        assert found == shapes[message.kind], message.kind
+
+
+@pytest.mark.parametrize("variant", ["default", "fixed clipping", "random pre-clusters"])
+def test_shuffled_columns_are_those_of_the_pre_cluster_in_another_order(variant: str) -> None:
+    run = run_of(variant)
+    moved = 0
+    for t in (1, 2):
+        noised = run.sent(kinds.NOISED_REMAINDER, t)
+        shuffled = {
+            str(m.meta["user"]): m.arrays["values"] for m in run.of(kinds.SHUFFLED_REMAINDER, t)
+        }
+        assert set(shuffled) == set(run.users)
+        for members in run.clusters(t).values():
+            assert len(members) >= 2
+            before = np.stack([noised[u] for u in members])
+            after = np.stack([shuffled[u] for u in members])
+            assert (np.sort(before, axis=0) == np.sort(after, axis=0)).all()
+            moved += int((before != after).sum())
+    assert moved > 0
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_important_values_are_the_raw_update_at_the_global_permutation(variant: str) -> None:
+    run = run_of(variant)
+    for t in (1, 2):
+        for user, values in run.sent(kinds.IMPORTANT_VALUES, t).items():
+            assert (values == run.update(user, t)[run.permutation(t)]).all()
+
+
+def test_a_permutation_sequence_orders_the_largest_magnitudes_of_the_update() -> None:
+    run = run_of("default")
+    for t in (1, 2):
+        for user, indices in run.sent(kinds.PERMUTATION_SEQUENCE, t, "indices").items():
+            magnitude = np.abs(run.update(user, t).astype(np.float64))
+            expected = np.lexsort((np.arange(run.dimension), -magnitude))[: run.k]
+            assert (indices == expected).all()
+        assert all(
+            (v == run.permutation(t)).all()
+            for v in run.received(kinds.GLOBAL_PERMUTATION, t, "indices").values()
+        )
+
+
+def test_the_threshold_is_the_median_of_the_norms_of_the_less_important_values() -> None:
+    run = run_of("default")
+    for t in (1, 2):
+        norms = {
+            user: float(np.linalg.norm(run.update(user, t)[run.rest(t)].astype(np.float64)))
+            for user in run.users
+        }
+        sent = run.sent(kinds.REMAINDER_NORM, t, "norm")
+        assert {u: float(n) for u, n in sent.items()} == pytest.approx(norms)
+        told = run.received(kinds.CLIPPING_THRESHOLD, t, "threshold")
+        (threshold,) = {float(v) for v in told.values()}
+        assert threshold == pytest.approx(float(np.median(list(norms.values()))))
+
+
+def test_what_is_added_to_the_clipped_values_has_the_scale_of_the_mechanism() -> None:
+    run = execute(federation(), rounds=1, clipping="fixed", clip_norm=0.5, epsilon0=4.0)
+    residuals = []
+    for user, report in run.sent(kinds.NOISED_REMAINDER, 1).items():
+        rest = run.update(user, 1)[run.rest(1)].astype(np.float64)
+        clipped = rest * min(1.0, 0.5 / np.linalg.norm(rest))
+        residuals.append(report - clipped)
+        assert (run.truth.get(f"{user}/round-1", "noised") == report).all()
+    added = np.concatenate(residuals)
+    # Laplace of scale b: the mean magnitude is b, with standard error b / sqrt(n).
+    scale = 2 * 0.5 / 4.0
+    assert np.abs(added).mean() == pytest.approx(scale, abs=5 * scale / np.sqrt(len(added)))
+
+
+def parameters_after(run: Run, user: str, rounds: int) -> np.ndarray:
+    """Parameters that follow from the public start and the messages that the user received."""
+    theta = run.transcript.public_arrays["initial-parameters"].copy()
+    step = np.float32(run.config.learning_rate * run.config.server_learning_rate)
+    for t in range(1, rounds + 1):
+        order = np.concatenate([run.permutation(t), run.rest(t)])
+        received = run.received(kinds.CLUSTER_AGGREGATE, t) | run.received(
+            kinds.GLOBAL_AGGREGATE, t
+        )
+        theta[order] = theta[order] - step * received[user]
+    return theta
+
+
+@pytest.mark.parametrize("variant", ["default", "PA-CFL*", "global aggregate"])
+def test_the_next_update_is_computed_from_what_the_user_received(variant: str) -> None:
+    """With one gradient over all records there is no randomness in local training."""
+    data = federation()
+    run = execute(data, update="gradient", **VARIANTS[variant])
+    public: Any = run.transcript.public["model"]
+    model = build(
+        ModelSpec(public["name"], tuple(public["input_shape"]), public["classes"]), seed=0
+    )
+    for position, user in enumerate(run.users):
+        client = data.clients[position]
+        for t in (1, 2):
+            expected = local_update(
+                model,
+                client.train.images,
+                client.train.labels,
+                parameters=parameters_after(run, user, t - 1),
+                learning_rate=run.config.learning_rate,
+                batch_size=1,
+                epochs=1,
+                mode="gradient",
+                rng=np.random.default_rng(0),
+            )
+            assert (run.update(user, t) == expected).all()
+    assert Capability.SINGLE_LOCAL_STEP in run.transcript.facts
+
+
+def test_an_aggregate_lies_in_the_span_of_what_the_aggregation_server_received() -> None:
+    run = run_of("default")
+    for t in (1, 2):
+        important = run.sent(kinds.IMPORTANT_VALUES, t)
+        shuffled = {
+            str(m.meta["user"]): m.arrays["values"] for m in run.of("shuffled-remainder", t)
+        }
+        held = np.stack([np.concatenate([important[u], shuffled[u]]) for u in run.users])
+        for user, aggregate in run.received(kinds.CLUSTER_AGGREGATE, t).items():
+            weights, *_ = np.linalg.lstsq(
+                held.T.astype(np.float64), aggregate.astype(np.float64), rcond=None
+            )
+            assert weights.sum() == pytest.approx(1, abs=1e-4)
+            assert weights.min() > -1e-5
+            assert weights[run.users.index(user)] > 0.01, "a user is in its own cluster"
+            assert np.abs(held.T @ weights - aggregate).max() < 1e-5 * np.abs(aggregate).max()
+
+
+def test_every_kappa_rounds_all_receive_one_aggregate_of_norm_at_most_one() -> None:
+    run = execute(federation(), rounds=4, global_period=2, similarity="jaccard")
+    for t in range(1, 5):
+        everyone = run.received(kinds.GLOBAL_AGGREGATE, t)
+        clusters = run.received(kinds.CLUSTER_AGGREGATE, t)
+        if t % 2:
+            assert (set(everyone), set(clusters)) == (set(), set(run.users))
+        else:
+            assert (set(everyone), set(clusters)) == (set(run.users), set())
+            assert len({v.tobytes() for v in everyone.values()}) == 1
+            assert 0 < np.linalg.norm(everyone[run.users[0]]) <= 1 + 1e-6
+    never = execute(federation(), rounds=2, global_period=0, similarity="jaccard")
+    assert not [m for m in never.transcript.messages if m.kind == kinds.GLOBAL_AGGREGATE]
+
+
+def test_without_pre_clustering_the_groups_are_random_and_balanced() -> None:
+    run = execute(federation(), pre_clustering=False, random_clusters=3, rounds=4)
+    sizes = [sorted(len(c) for c in run.clusters(t).values()) for t in range(1, 5)]
+    assert sizes == [[2, 2, 2]] * 4
+    assert len({str(sorted(map(sorted, run.clusters(t).values()))) for t in range(1, 5)}) > 1
+
+
+def test_without_fine_clustering_aggregates_are_those_of_the_pre_clusters() -> None:
+    run = run_of("no fine clusters")
+    for t in (1, 2):
+        received = run.received(kinds.CLUSTER_AGGREGATE, t)
+        by_aggregate: dict[bytes, set[str]] = {}
+        for user, values in received.items():
+            by_aggregate.setdefault(values.tobytes(), set()).add(user)
+        assert sorted(map(sorted, by_aggregate.values())) == sorted(
+            map(sorted, run.clusters(t).values())
+        )
+
+
+def content(transcript: Transcript) -> list[tuple[Any, ...]]:
+    return [
+        (m.seq, m.round, m.kind, m.sender, m.receiver, str(dict(m.meta)), name, a.tobytes())
+        for m in transcript.messages
+        for name, a in m.arrays.items()
+    ]
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:
+    first, again = (execute(federation(), rounds=1) for _ in range(2))
+    assert content(first.transcript) == content(again.transcript)
+    other = execute(federation(), rounds=1, seed=1)
+    assert content(other.transcript) != content(first.transcript)
+    assert (
+        other.transcript.public_arrays["initial-parameters"]
+        != first.transcript.public_arrays["initial-parameters"]
+    ).any()
+
+
+def test_a_run_ends_alike_whether_or_not_it_is_recorded() -> None:
+    recorded = execute(federation(), rounds=1).outcome
+    config = PACFLConfig(**DEFAULTS | {"rounds": 1})
+    told: list[tuple[int, int, RoundMetrics]] = []
+    unrecorded = PACFL(config).run(
+        federation(),
+        rng=np.random.default_rng(0),
+        recorder=NullRecorder(),
+        progress=lambda done, total, metrics: told.append((done, total, metrics)),
+    )
+    assert unrecorded == recorded
+    assert told == [(1, 1, recorded.metrics[0])]
+    assert {"accuracy", "pre_ari", "pre_clusters", "clipping_threshold"} <= set(
+        recorded.metrics[0].values
+    )
+
+
+#: Steps that are far too large for a network without saturation; the first round is finite.
+DIVERGING: dict[str, Any] = {
+    "rounds": 5,
+    "learning_rate": 1e9,
+    "model": "mlp",
+    "update": "gradient",
+}
+
+
+def test_a_run_that_diverges_is_an_outcome_that_names_the_round() -> None:
+    run = execute(federation(), **DIVERGING)
+    assert run.outcome.status == "diverged"
+    begun = max(m.round or 0 for m in run.transcript.messages)
+    assert 1 <= run.outcome.rounds < 5
+    assert run.outcome.reason.startswith(f"diverged in round {run.outcome.rounds + 1}: ")
+    assert run.outcome.rounds in (begun - 1, begun)
+    assert len(run.outcome.metrics) == run.outcome.rounds
+    for message in run.transcript.messages:
+        for array in message.arrays.values():
+            assert array.dtype.kind != "f" or np.isfinite(array).all()
+
+
+def damaged(data: FederatedData, position: int, value: float) -> FederatedData:
+    client = data.clients[position]
+    images = client.train.images.copy()
+    images[0, 0, 3, 3] = value
+    train = LabelledImages(images, client.train.labels)
+    broken = ClientData(client.party, train, client.test)
+    clients = (*data.clients[:position], broken, *data.clients[position + 1 :])
+    return replace(data, clients=clients)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("protocol", [PACFL, FedAvg])
+def test_an_image_that_is_not_finite_is_an_error_that_names_its_user(
+    protocol: Any, value: float
+) -> None:
+    keys = protocol.Config.model_fields
+    config = protocol.Config(**{k: v for k, v in DEFAULTS.items() if k in keys})
+    with pytest.raises(InvalidDataError, match=r"the update of user-4 in round 1 is not finite"):
+        protocol(config).run(
+            damaged(federation(), 3, value),
+            rng=np.random.default_rng(0),
+            recorder=MemoryRecorder(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"top_k_fraction": 1e-9}, "top_k_fraction = 1e-09 gives k = 0"),
+        ({"top_k_fraction": 1.0}, "top_k_fraction = 1.0 gives k ="),
+        ({"top_k": 10**7}, "top_k = 10000000 gives k = 10000000"),
+    ],
+)
+def test_a_k_that_leaves_one_part_empty_is_refused(parameters: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        execute(federation(), **parameters)
+
+
+def test_the_smallest_and_largest_k_run() -> None:
+    data = federation()
+    d = execute(data, rounds=1, top_k=1).dimension
+    largest = execute(
+        data, rounds=1, top_k=d - 1, similarity="jaccard", clipping="fixed", clip_norm=1.0
+    )
+    assert largest.outcome.status == "completed"
+    assert largest.sent(kinds.NOISED_REMAINDER, 1)["user-1"].shape == (1,)
+
+
+def events_of(run: Run) -> tuple[PrivacyEvent, ...]:
+    return PACFL(run.config).events(run.transcript)
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "PA-CFL*"])
+def test_the_ledger_names_the_clusters_and_rounds_that_were_observed(variant: str) -> None:
+    run = run_of(variant)
+    events = events_of(run)
+    assert {e.round for e in events} == {1, 2}
+    for t in (1, 2):
+        noised = [e for e in events if e.round == t and isinstance(e.mechanism, LaplaceVector)]
+        attributed = [e for e in noised if e.mechanism.shuffle == "none"]  # type: ignore[union-attr]
+        shuffled = [e for e in noised if e not in attributed]
+        assert [(e.subjects, e.observers) for e in attributed] == [(run.users, (MS,))]
+        assert sorted(sorted(e.subjects) for e in shuffled) == sorted(
+            map(sorted, run.clusters(t).values())
+        )
+        assert {e.observers for e in shuffled} == {(AS,)}
+        fixed = variant == "fixed clipping"
+        for event in noised:
+            mechanism = event.mechanism
+            assert isinstance(mechanism, LaplaceVector)
+            assert mechanism.dimension == run.dimension - run.k
+            assert mechanism.epsilon0 == run.config.epsilon0
+            assert mechanism.clip_source == ("fixed" if fixed else "median-of-users")
+            told = run.received(kinds.CLIPPING_THRESHOLD, t, "threshold")
+            assert mechanism.clip_norm == (1.0 if fixed else float(told["user-1"]))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_ledger_holds_every_release_without_privacy(variant: str) -> None:
+    run = run_of(variant)
+    n_remainder = run.dimension - run.k
+    expected = {
+        (run.k, (MS,)): "coordinates and order of the largest update values",
+        (run.k, (AS,)): "important update values, unclipped and without noise",
+        (1, (AS,)): "size of the user's training set",
+    }
+    if variant not in ("fixed clipping", "PA-CFL*"):
+        expected[1, (MS,)] = "norm of the less important subvector"
+        expected[1, tuple(sorted(run.users))] = "median of the users' norms"
+    if variant == "PA-CFL*":
+        expected[n_remainder, (AS,)] = "the less important subvector, unclipped and without noise"
+    if variant == "cosine":
+        expected[run.dimension, (MS,)] = "the whole update"
+    for t in (1, 2):
+        found = {
+            (e.mechanism.dimension, e.observers): e.mechanism.what
+            for e in events_of(run)
+            if e.round == t and isinstance(e.mechanism, UnprotectedRelease)
+        }
+        assert found == expected
+
+
+def test_the_budget_counts_the_rounds_that_ran() -> None:
+    spent = budget(events_of(run_of("fixed clipping")), delta=1e-5)
+    assert {row.rounds for row in spent.rows} <= {1, 2}
+    assert spent.uncovered
+
+
+def rewritten(run: Run, change: Any) -> Transcript:
+    return replace(run.transcript, messages=tuple(change(m) for m in run.transcript.messages))
+
+
+def test_messages_that_contradict_the_published_configuration_are_refused() -> None:
+    run = run_of("default")
+    claimed = dict(run.transcript.public)
+    claimed["configuration"] = {**claimed["configuration"], "protection": False}  # type: ignore[dict-item]
+    with pytest.raises(ConfigurationError, match=r"round 1 holds noised reports although"):
+        PACFL().events(replace(run.transcript, public=claimed))
+
+    def shorten(message: Message) -> Message:
+        if message.kind == kinds.NOISED_REMAINDER and message.sender == "user-2":
+            return replace(message, arrays={"values": message.arrays["values"][:-1]})
+        return message
+
+    with pytest.raises(ConfigurationError, match="round 1: noised reports differ in length"):
+        PACFL().events(rewritten(run, shorten))
+
+    def fewer(message: Message) -> Message:
+        if message.kind == kinds.PRE_CLUSTERING:
+            return replace(message, meta={"users": list(run.users[:-1])})
+        return message
+
+    with pytest.raises(ConfigurationError, match="round 1: the pre-clustering names another"):
+        PACFL().events(rewritten(run, fewer))
+
+
+def test_the_ledger_takes_clusters_from_the_transcript_and_not_from_the_configuration() -> None:
+    run = run_of("default")
+
+    def merged(message: Message) -> Message:
+        if message.kind == kinds.PRE_CLUSTERING:
+            together = np.zeros_like(message.arrays["assignment"])
+            return replace(message, arrays={"assignment": together})
+        return message
+
+    shuffled = [
+        e
+        for e in PACFL().events(rewritten(run, merged))
+        if isinstance(e.mechanism, LaplaceVector) and e.mechanism.shuffle == "per-coordinate"
+    ]
+    assert [set(e.subjects) for e in shuffled] == [set(run.users)] * 2
+
+
+def test_facts_of_a_run_are_those_that_its_configuration_and_data_show() -> None:
+    assert Capability.SINGLE_LOCAL_STEP not in run_of("default").transcript.facts
+    single = single_record_users(
+        load_dataset("digits"), users=4, auxiliary_records=20, rng=np.random.default_rng(0)
+    )
+    gradient = execute(single, rounds=1, update="gradient", similarity="jaccard")
+    assert {Capability.SINGLE_LOCAL_STEP, Capability.SINGLE_RECORD_UPDATES} <= (
+        gradient.transcript.facts
+    )
+    accumulated = execute(single, rounds=1, similarity="jaccard")
+    assert Capability.SINGLE_RECORD_UPDATES not in accumulated.transcript.facts
+
+
+def fedavg(**parameters: Any) -> tuple[MemoryRecorder, RunOutcome]:
+    recorder = MemoryRecorder()
+    config = FedAvg.Config(**DEFAULTS | parameters)
+    return recorder, FedAvg(config).run(
+        federation(), rng=np.random.default_rng(0), recorder=recorder
+    )
+
+
+def test_fedavg_sends_the_model_and_averages_by_the_sizes_of_the_data() -> None:
+    recorder, outcome = fedavg()
+    assert outcome.status == "completed"
+    messages = recorder.transcript().messages
+    assert Counter((m.round, m.kind) for m in messages) == {
+        (t, kind): USERS for t in (1, 2) for kind in (GLOBAL_MODEL, UPDATE)
+    }
+    models = {m.round: m.arrays["parameters"] for m in messages if m.kind == GLOBAL_MODEL}
+    updates = [m for m in messages if m.kind == UPDATE and m.round == 1]
+    sizes = [int(m.arrays["records"]) for m in updates]
+    assert sizes == [len(c.train) for c in federation().clients]
+    mean = np.average(
+        [m.arrays["values"].astype(np.float64) for m in updates], axis=0, weights=sizes
+    )
+    assert models[2] == pytest.approx(models[1] - 0.05 * mean, abs=1e-6)
+    for message in updates:
+        assert (
+            message.arrays["values"] == recorder.truth().get(f"{message.sender}/round-1", "update")
+        ).all()
+
+
+def test_the_ledger_of_fedavg_is_one_unprotected_release_a_round() -> None:
+    recorder, _ = fedavg()
+    transcript = recorder.transcript()
+    events = FedAvg().events(transcript)
+    assert [e.round for e in events] == [1, 2]
+    for event in events:
+        assert event.mechanism == UnprotectedRelease(
+            "the whole update", len(transcript.public_arrays["initial-parameters"])
+        )
+        assert event.subjects == transcript.ids("user")
+        assert event.observers == (SERVER,)
+
+
+@pytest.mark.parametrize(
+    ("learning_rate", "what"), [(1e20, "the averaged model"), (3e38, r"the update of user-\d+")]
+)
+def test_fedavg_that_diverges_is_an_outcome_and_sends_nothing_that_is_not_finite(
+    learning_rate: float, what: str
+) -> None:
+    recorder, outcome = fedavg(**DIVERGING | {"learning_rate": learning_rate, "rounds": 3})
+    assert outcome.status == "diverged"
+    assert re.fullmatch(
+        rf"diverged in round {outcome.rounds + 1}: {what} is not finite", outcome.reason
+    )
+    assert len(outcome.metrics) == outcome.rounds
+    for message in recorder.transcript().messages:
+        assert all(np.isfinite(a).all() for a in message.arrays.values())
