@@ -64,8 +64,8 @@ class MatchingOptions:
         pixel box and total variation. ``"gaussian"``: a full-rank Gaussian around the mean
         auxiliary image of the guessed label. ``"pca"``: the span of the leading principal
         components of the auxiliary data. The last two need auxiliary data and take the place of
-        total variation. ``"auto"`` is ``"gaussian"`` when auxiliary data are granted and declared,
-        and ``"none"`` otherwise.
+        total variation. ``"auto"`` is ``"gaussian"`` when auxiliary data are granted and declared
+        and span at least half of the dimensions that they could, and ``"none"`` otherwise.
     prior_weight : float
         Weight of the mean squared latent variable of the ``"gaussian"`` or ``"pca"`` prior.
     components : int
@@ -79,7 +79,7 @@ class MatchingOptions:
 
     iterations: int = 150
     learning_rate: float = 0.2
-    total_variation: float = 0.003
+    total_variation: float = 0.01
     restarts: int = 1
     tolerance: float = 5e-4
     init: Initialisation = "uniform"

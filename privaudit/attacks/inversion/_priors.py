@@ -19,11 +19,14 @@ __all__ = [
     "Prior",
     "class_gaussian",
     "class_means",
+    "fills_its_space",
     "principal_components",
 ]
 
 #: Least variance along an axis of a prior, so that pixels which never vary stay invertible.
 _SMALLEST = 1e-6
+
+_NEGLIGIBLE = 1e-8
 
 
 class Prior(Protocol):
@@ -170,6 +173,20 @@ def class_gaussian(
         shape=records.images.shape[1:],
         weight=weight,
     )
+
+
+def fills_its_space(records: LabelledImages, classes: int) -> bool:
+    """Say whether the records, about their class means, span at least half of what they could.
+
+    Enlarged digits do not: a prior fitted to them knows the few dimensions in which all images of
+    the source lie, and would rebuild much of an image from no message at all.
+    """
+    means = class_means(records, classes).reshape(classes, -1).astype(np.float64)
+    residual = _flat(records) - means[records.labels]
+    variance = np.linalg.eigvalsh(residual.T @ residual)
+    # Relative deviations of 1e-4 are far above the rounding of float32 pixels, far below a pixel.
+    rank = int((variance > _NEGLIGIBLE * variance[-1]).sum())
+    return bool(2 * rank >= min(residual.shape[1], len(records) - len(np.unique(records.labels))))
 
 
 def class_means(records: LabelledImages, classes: int) -> npt.NDArray[np.float32]:

@@ -22,6 +22,7 @@ from privaudit.attacks.inversion._priors import (
     Prior,
     class_gaussian,
     class_means,
+    fills_its_space,
     principal_components,
 )
 from privaudit.datasets.base import LabelledImages
@@ -162,6 +163,8 @@ def _prior(
     if options.prior == "none" or (options.prior == "auto" and auxiliary is None):
         return Pixels()
     assert auxiliary is not None
+    if options.prior == "auto" and not fills_its_space(auxiliary, classes):
+        return Pixels()
     if options.prior == "pca":
         return principal_components(
             auxiliary, components=options.components, weight=options.prior_weight, like=like

@@ -57,7 +57,7 @@ class RankProfileMatching(MatchingOptions):
     reads: ClassVar[tuple[str, ...]] = (PERMUTATION_SEQUENCE,)
 
     init: Initialisation = "class-mean"
-    prior: PriorName = "gaussian"
+    prior: PriorName = "auto"
     profile_records: int = 200
 
     def __post_init__(self) -> None:
