@@ -1,0 +1,252 @@
+"""Every registered protocol and attack keeps the rules, and no attack profits from the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privaudit import plugins
+from privaudit._conformance.digests import digest_guesses
+from privaudit.attacks.base import Attack, Knowledge
+from privaudit.attacks.control import deranged, pseudonymise
+from privaudit.datasets import load_dataset
+from privaudit.datasets.base import FederatedData
+from privaudit.datasets.partition import partition, single_record_users
+from privaudit.models import ModelSpec
+from privaudit.protocols.baselines.kinds import SERVER
+from privaudit.protocols.pa_cfl import kinds
+from privaudit.testing import check_attack, check_protocol
+from privaudit.transcript import (
+    Array,
+    Capability,
+    Coalition,
+    MemoryRecorder,
+    Transcript,
+    Truth,
+    View,
+)
+
+MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
+MODEL = ModelSpec("lenet", (1, 8, 8), 10)
+BRIEF: dict[str, Any] = {"iterations": 3}
+
+
+@cache
+def single_records() -> FederatedData:
+    return single_record_users(
+        load_dataset("digits"), users=4, auxiliary_records=60, rng=np.random.default_rng(0)
+    )
+
+
+@cache
+def many_records() -> FederatedData:
+    return partition(
+        load_dataset("digits"),
+        users=6,
+        scheme="clustered",
+        groups=3,
+        records_per_user=20,
+        auxiliary_records=120,
+        rng=np.random.default_rng(0),
+    )
+
+
+class Forgetful(MemoryRecorder):
+    """A recorder that is never told the truth."""
+
+    def note_truth(self, target: str, **arrays: Array) -> None:
+        return
+
+
+def configured(name: str, **parameters: Any) -> Any:
+    kind = plugins.load("protocol", name)
+    keys = kind.Config.model_fields
+    settings = {"model": MODEL.name, "similarity": "jaccard", **parameters}
+    return kind(kind.Config(**{k: v for k, v in settings.items() if k in keys}))
+
+
+def run(name: str, data: FederatedData, recorder: MemoryRecorder, **parameters: Any) -> Transcript:
+    configured(name, **parameters).run(data, rng=np.random.default_rng(3), recorder=recorder)
+    return recorder.transcript()
+
+
+def gradients(name: str, recorder: MemoryRecorder) -> Transcript:
+    return run(name, single_records(), recorder, rounds=1, update="gradient", top_k_fraction=0.02)
+
+
+def training(recorder: MemoryRecorder) -> Transcript:
+    return run("pa-cfl", many_records(), recorder, rounds=2)
+
+
+def linked(recorder: MemoryRecorder) -> Transcript:
+    hidden, _ = pseudonymise(
+        training(recorder),
+        kind=kinds.PERMUTATION_SEQUENCE,
+        round=2,
+        rng=np.random.default_rng(0),
+    )
+    return hidden
+
+
+#: For each attack: its options, how the run is made, and who colludes.
+CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
+    "inversion/dlg": [({"iterations": 2}, "fedavg", (SERVER,))],
+    "inversion/cosine": [(BRIEF, "fedavg", (SERVER,))],
+    "inversion/top-k": [
+        (BRIEF, "pa-cfl", (AS, "user-1")),
+        (BRIEF | {"source": "update"}, "fedavg", (SERVER,)),
+    ],
+    "inversion/zero-fill": [
+        (BRIEF, "pa-cfl", (AS, "user-1")),
+        (BRIEF | {"placement": "as-received"}, "pa-cfl", (AS,)),
+        (BRIEF | {"source": "update"}, "fedavg", (SERVER,)),
+    ],
+    "inversion/sorted-values": [(BRIEF, "pa-cfl", (AS,))],
+    "inversion/rank-profile": [(BRIEF | {"profile_records": 10}, "pa-cfl", (MS,))],
+    "inference/labels-from-permutation": [
+        ({}, "pa-cfl", (MS,)),
+        ({"simulated_users": 5, "records": (20,)}, training, (MS,)),
+    ],
+    "reidentification/permutation-linking": [({}, linked, (MS,))],
+    "collusion/update-recovery": [
+        ({}, "fedavg", (SERVER,)),
+        ({}, training, (AS, "user-1")),
+        ({}, training, (MS, "user-1")),
+        ({}, training, (AS, MS)),
+    ],
+}
+EVERY = [
+    pytest.param(name, *case, id=f"{name}-{number}")
+    for name, cases in CASES.items()
+    for number, case in enumerate(cases)
+]
+
+
+def transcript_of(made: Any, recorder: MemoryRecorder) -> Transcript:
+    return gradients(made, recorder) if isinstance(made, str) else made(recorder)
+
+
+@cache
+def recorded(made: Any) -> tuple[Transcript, Truth]:
+    recorder = MemoryRecorder()
+    return transcript_of(made, recorder), recorder.truth()
+
+
+@cache
+def recorded_without_truth(made: Any) -> Transcript:
+    return transcript_of(made, Forgetful())
+
+
+def view_of(transcript: Transcript, members: tuple[str, ...]) -> View:
+    return transcript.view(Coalition.of(*members, capabilities=Capability))
+
+
+def knowledge_for(made: Any, transcript: Transcript) -> Knowledge:
+    data = single_records() if isinstance(made, str) else many_records()
+    return Knowledge(MODEL, transcript.public_arrays["initial-parameters"], data.auxiliary)
+
+
+def attack_of(name: str, options: dict[str, Any]) -> Attack:
+    attack: Attack = plugins.load("attack", name)(**options)
+    return attack
+
+
+def test_there_is_a_case_for_every_registered_attack() -> None:
+    own = {
+        name
+        for name, entries in plugins.available("attack").items()
+        if entries[0].value.startswith("privaudit.")
+    }
+    assert own == set(CASES)
+
+
+@pytest.mark.parametrize(("name", "options", "made", "members"), EVERY)
+def test_every_registered_attack_conforms(
+    name: str, options: dict[str, Any], made: Any, members: tuple[str, ...]
+) -> None:
+    transcript, truth = recorded(made)
+    check_attack(
+        attack_of(name, options),
+        view_of(transcript, members),
+        knowledge_for(made, transcript),
+        truth=truth,
+    )
+
+
+@pytest.mark.parametrize(("name", "options", "made", "members"), EVERY)
+def test_an_attack_gives_the_same_guesses_where_no_truth_was_ever_recorded(
+    name: str, options: dict[str, Any], made: Any, members: tuple[str, ...]
+) -> None:
+    attack = attack_of(name, options)
+    with_truth, truth = recorded(made)
+    without = recorded_without_truth(made)
+    assert truth.targets
+    digests = [
+        digest_guesses(
+            attack.run(
+                view_of(transcript, members),
+                knowledge=knowledge_for(made, transcript),
+                rng=np.random.default_rng(1),
+            )
+        )
+        for transcript in (with_truth, without)
+    ]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "made", "members"), [p for p in EVERY if "recovery" not in p.values[0]]
+)
+def test_an_attack_reads_the_messages_that_the_control_deranges(
+    name: str, options: dict[str, Any], made: Any, members: tuple[str, ...]
+) -> None:
+    """Where the payloads are exchanged among the users, the guesses follow them."""
+    attack = attack_of(name, options)
+    transcript, _ = recorded(made)
+    view = view_of(transcript, members)
+    knowledge = knowledge_for(made, transcript)
+    swapped = deranged(view, kinds=attack.reads, rng=np.random.default_rng(5))
+    plain, control = (
+        attack.run(v, knowledge=knowledge, rng=np.random.default_rng(1)) for v in (view, swapped)
+    )
+    assert set(plain.target_ids) == set(control.target_ids)
+    assert digest_guesses(plain) != digest_guesses(control)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("pa-cfl", {"rounds": 2, "global_period": 2}),
+        ("pa-cfl", {"rounds": 1, "clipping": "fixed", "clip_norm": 1.0}),
+        ("pa-cfl", {"rounds": 1, "protection": False, "pre_clustering": False}),
+        ("pa-cfl", {"rounds": 1, "update": "gradient"}),
+        ("fedavg", {"rounds": 2}),
+    ],
+)
+def test_every_registered_protocol_conforms(name: str, parameters: dict[str, Any]) -> None:
+    check_protocol(configured(name, **parameters), many_records())
+
+
+def test_no_registered_protocol_is_left_out() -> None:
+    assert {n for n, e in plugins.available("protocol").items() if "privaudit." in e[0].value} == {
+        "pa-cfl",
+        "fedavg",
+    }
+
+
+def test_the_check_has_teeth_where_an_attack_is_given_the_answer() -> None:
+    """Auxiliary data that hold a user's record are caught on a real run."""
+    transcript, truth = recorded("pa-cfl")
+    knowledge = knowledge_for("pa-cfl", transcript)
+    stolen = replace(knowledge, auxiliary=single_records().clients[1].train)
+    with pytest.raises(AssertionError, match=r"^\[auxiliary\]"):
+        check_attack(
+            attack_of("inference/labels-from-permutation", {}),
+            view_of(transcript, (MS,)),
+            stolen,
+            truth=truth,
+        )
