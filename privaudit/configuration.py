@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from privaudit.errors import ConfigurationError, did_you_mean
 
-__all__ = ["parse_assignment", "read_toml", "validated"]
+__all__ = ["constructed", "parse_assignment", "read_toml", "validated"]
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 def validated(kind: type[M], values: Mapping[str, Any], *, where: str) -> M:
@@ -38,12 +40,41 @@ def validated(kind: type[M], values: Mapping[str, Any], *, where: str) -> M:
         raise ConfigurationError(f"{where}: {problems}") from None
 
 
+def constructed(kind: type[T], options: Mapping[str, Any], *, where: str) -> T:
+    """Return an object of a dataclass (an attack, for one) with its options checked by type.
+
+    Raises
+    ------
+    ConfigurationError
+        Names the wrong option, its value, and what is allowed.
+    """
+    known = [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
+    for key in options:
+        if key not in known:
+            listed = f"known are {', '.join(known)}" if known else "it has none"
+            raise ConfigurationError(
+                f"{where} has no option '{key}'; {listed}.{did_you_mean(key, known)}"
+            )
+    if not known:
+        return kind()
+    try:
+        return TypeAdapter(kind).validate_python(dict(options))
+    except ValidationError as error:
+        problems = "; ".join(_described(dict(e)) for e in error.errors(include_url=False))
+        raise ConfigurationError(f"{where}: {problems}") from None
+
+
 def _problem(kind: type[BaseModel], error: Mapping[str, Any]) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         known = _keys_at(kind, error["loc"][:-1])
         hint = did_you_mean(str(error["loc"][-1]), known)
         return f"unknown key '{key}'; known are {', '.join(sorted(known))}.{hint}"
+    return _described(error)
+
+
+def _described(error: Mapping[str, Any]) -> str:
+    key = ".".join(str(part) for part in error["loc"])
     message = str(error["msg"]).removeprefix("Value error, ")
     if not key:
         return message

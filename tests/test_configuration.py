@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
+from privaudit import plugins
+from privaudit.attacks.inversion import SortedValueMatching
 from privaudit.campaigns.pa_cfl.config import AuditConfig
 from privaudit.campaigns.simulation import SimulationConfig
-from privaudit.configuration import parse_assignment, read_toml, validated
+from privaudit.configuration import constructed, parse_assignment, read_toml, validated
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.pa_cfl import PACFLConfig
 
@@ -171,3 +173,46 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
         read_toml(tmp_path / "none.toml")
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_toml(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"iteration": 3}, "attack 'x' has no option 'iteration'; known are iterations,"),
+        ({"iteration": 3}, "Did you mean 'iterations'?"),
+        (
+            {"iterations": "many"},
+            "iterations = 'many': input should be a valid integer",
+        ),
+        ({"iterations": 2.5}, "iterations = 2.5: input should be a valid integer"),
+        ({"iterations": 0}, "attack 'x': iterations must be at least 1, got 0"),
+        ({"prior": "flat"}, "prior = 'flat': input should be 'auto', 'none', 'gaussian' or 'pca'"),
+        ({"total_variation": float("nan")}, "total_variation must not be negative, got nan"),
+    ],
+)
+def test_options_of_an_attack_are_checked_by_name_type_and_range(
+    options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        constructed(SortedValueMatching, options, where="attack 'x'")
+    assert says in str(caught.value)
+
+
+def test_options_that_are_right_give_the_attack() -> None:
+    made = constructed(SortedValueMatching, {"iterations": 7, "prior": "pca"}, where="attack 'x'")
+    assert made == SortedValueMatching(iterations=7, prior="pca")
+
+
+def test_an_attack_that_is_no_dataclass_has_no_options() -> None:
+    class Bare:
+        pass
+
+    assert isinstance(constructed(Bare, {}, where="attack 'bare'"), Bare)
+    with pytest.raises(ConfigurationError, match="has no option 'a'; it has none"):
+        constructed(Bare, {"a": 1}, where="attack 'bare'")
+
+
+@pytest.mark.parametrize("name", list(plugins.available("attack")))
+def test_every_registered_attack_can_be_made_from_checked_options(name: str) -> None:
+    kind = plugins.load("attack", name)
+    assert constructed(kind, {}, where=name) == kind()

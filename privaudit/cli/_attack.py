@@ -11,7 +11,7 @@ import typer
 from privaudit.cli import _options as options
 from privaudit.cli._console import emit_json, table
 from privaudit.cli._inspect import bundle_of, members_of
-from privaudit.configuration import parse_assignment
+from privaudit.configuration import constructed, parse_assignment
 from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
 
 __all__ = ["register"]
@@ -137,17 +137,7 @@ class _NotApplicable(UnmetRequirementsError):
 
 
 def _configured(name: str, settings: list[str] | None) -> Any:
-    from dataclasses import fields
-
     from privaudit import plugins
 
-    kind = plugins.load("attack", name)
     given = dict(parse_assignment(text) for text in settings or ())
-    known = [f.name for f in fields(kind) if f.init]
-    for key in given:
-        if key not in known:
-            raise ConfigurationError(
-                f"attack '{name}' has no option '{key}'; known are {', '.join(known)}."
-                f"{did_you_mean(key, known)}"
-            )
-    return kind(**given)
+    return constructed(plugins.load("attack", name), given, where=f"attack '{name}'")
