@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from privaudit.cli import _options as options
-from privaudit.cli._console import emit_json, table
+from privaudit.cli._console import count, emit_json, table
 from privaudit.cli._inspect import bundle_of, members_of
 from privaudit.configuration import constructed, parse_assignment
 from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
@@ -89,6 +89,7 @@ def register(app: typer.Typer) -> None:
             truth=recorded.truth or Truth(),
             knowledge=knowledge_of(recorded),
             scorers=scorers_for(made, recorded),
+            keep_guesses=True,
             seed=seed or 0,
         )
         # A wrong party is an error of the command, not a row of its result.
@@ -107,10 +108,20 @@ def register(app: typer.Typer) -> None:
                 {
                     "attack": made.name,
                     "coalition": sorted(members),
+                    "guesses": len(measurement.guesses),
                     "diagnostics": dict(measurement.diagnostics),
                     "figures": [{**asdict(f), "verdict": verdict(f)} for f in figures],
                 }
             )
+            return
+        if not figures:
+            why = (
+                "the truth does not lie beside the recording"
+                if recorded.truth is None
+                else "no score of this command fits it (privaudit audit has one by coalition)"
+            )
+            guessed = count(len(measurement.guesses), "target")
+            typer.echo(f"{made.name} by {cell.label}: guesses for {guessed}, no figures: {why}")
             return
         table(
             f"{made.name} by {cell.label}",
@@ -128,8 +139,6 @@ def register(app: typer.Typer) -> None:
                 for f in figures
             ],
         )
-        if not figures:
-            typer.echo("no figures: the truth does not lie beside the recording")
 
 
 class _NotApplicable(UnmetRequirementsError):
