@@ -1,6 +1,5 @@
 """Gradient inversion: records from what users send of their gradients."""
 
-from privaudit.attacks.inversion._options import PriorName
 from privaudit.attacks.inversion.partial import (
     SortedValueMatching,
     TopKMatching,
@@ -12,7 +11,6 @@ from privaudit.attacks.inversion.whole import CosineInversion, DeepLeakage
 __all__ = [
     "CosineInversion",
     "DeepLeakage",
-    "PriorName",
     "RankProfileMatching",
     "SortedValueMatching",
     "TopKMatching",

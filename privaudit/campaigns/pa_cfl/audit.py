@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from privaudit.attacks.inversion import PriorName
 from privaudit.campaigns.batches import Batch, HasCell, measure_batches
 from privaudit.campaigns.cells import Cell, CellStore, Measurement
 from privaudit.campaigns.pa_cfl.config import AuditConfig
@@ -243,12 +242,9 @@ def _probes(
     wanted: dict[str, tuple[SimulationConfig, Callable[[RecordedRun], list[Planned]]]] = {}
     seed = config.seed
     paper = config.probe(fraction=headline_fraction, paper_model=True)
-    # Digits enlarged from 8 x 8 pixels span 64 dimensions, which a prior fitted to them knows:
-    # success with one would overstate what natural images of that size give away.
-    prior: PriorName = "none" if paper.federation.dataset == "digits28" else "auto"
     wanted["probe-paper-model"] = (
         paper,
-        partial(_probe_plan, fraction=headline_fraction, headline=True, prior=prior, seed=seed),
+        partial(_probe_plan, fraction=headline_fraction, headline=True, seed=seed),
     )
     wanted["probe-fedavg"] = (
         config.probe(fraction=None),
@@ -269,10 +265,8 @@ def _probes(
     return runs, batches
 
 
-def _probe_plan(
-    run: RecordedRun, *, fraction: float, headline: bool, prior: PriorName = "auto", seed: int
-) -> list[Planned]:
-    return list(plan_probe(run, fraction=fraction, headline=headline, prior=prior, seed=seed))
+def _probe_plan(run: RecordedRun, *, fraction: float, headline: bool, seed: int) -> list[Planned]:
+    return list(plan_probe(run, fraction=fraction, headline=headline, seed=seed))
 
 
 def _undefended_plan(run: RecordedRun, *, fractions: tuple[float, ...], seed: int) -> list[Planned]:

@@ -15,7 +15,6 @@ from privaudit.attacks.inference import LabelsFromPermutation
 from privaudit.attacks.inversion import (
     CosineInversion,
     DeepLeakage,
-    PriorName,
     RankProfileMatching,
     SortedValueMatching,
     TopKMatching,
@@ -116,7 +115,7 @@ def plan_undefended(
     make = partial(_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
     setting = _setting(run, "FedAvg")
     yield Planned(
-        make(DeepLeakage(iterations=100, restarts=2), setting=setting, keep=True),
+        make(DeepLeakage(), setting=setting, keep=True),
         "undefended, DLG",
         "Records from undefended gradients (DLG)",
         "What the server of plain federated averaging sees is enough to rebuild users' records.",
@@ -150,13 +149,9 @@ def plan_undefended(
 
 
 def plan_probe(
-    run: RecordedRun, *, fraction: float, headline: bool, prior: PriorName = "auto", seed: int
+    run: RecordedRun, *, fraction: float, headline: bool, seed: int
 ) -> Iterator[Planned]:
-    """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion.
-
-    ``prior`` is that of the attacks that use one; see
-    :class:`privaudit.attacks.inversion._options.MatchingOptions`.
-    """
+    """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion."""
     scorers = image_scorers(run)
     setting = f"{_setting(run, 'PA-CFL')}, k = {_percent(fraction)} of d"
     colluder = run.transcript.ids("user")[0]
@@ -164,7 +159,7 @@ def plan_probe(
     shown = VIEWS if headline else FIGURE_10BC
     make = partial(_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
     yield Planned(
-        make(RankProfileMatching(prior=prior), (MS,), "MS"),
+        make(RankProfileMatching(), (MS,), "MS"),
         "MS, order of coordinates alone",
         f"Records from the order of coordinates alone, {at}",
         "The management server rebuilds records from which coordinates are largest, and in which "
@@ -174,7 +169,7 @@ def plan_probe(
         shown,
     )
     yield Planned(
-        make(SortedValueMatching(iterations=80, prior=prior), (AS,), "AS"),
+        make(SortedValueMatching(), (AS,), "AS"),
         "AS, values without coordinates",
         f"Records from values without coordinates, {at}",
         "The aggregation server alone matches the sizes of the important values.",
@@ -192,7 +187,7 @@ def plan_probe(
             gallery=shown,
         )
     yield Planned(
-        make(TopKMatching(prior=prior), (AS, colluder), "AS + 1 user"),
+        make(TopKMatching(), (AS, colluder), "AS + 1 user"),
         "AS + 1 user, values at true coordinates",
         f"Records from important values at their coordinates, {at}",
         "One user gives the aggregation server the global permutation sequence, which places "
@@ -263,7 +258,7 @@ def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iter
     colluder = run.transcript.ids("user")[0]
     attacks: tuple[tuple[Attack, tuple[PartyId, ...], str], ...] = (
         (RankProfileMatching(), (MS,), "MS"),
-        (SortedValueMatching(iterations=80), (AS,), "AS"),
+        (SortedValueMatching(), (AS,), "AS"),
         (TopKMatching(), (AS, colluder), "AS + 1 user"),
     )
     for attack, members, label in attacks:
