@@ -114,3 +114,12 @@ def test_gaussian_epsilon_solves_its_equation(mu: float, epsilon: float) -> None
 def test_empty_histories_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="at least one cluster size"):
         accounting.vector_budget({}, 1.0, 1e-5)
+
+
+def test_few_coordinates_have_no_spread_input_floor_and_a_pure_bound() -> None:
+    # One coordinate is epsilon0-DP whatever the Renyi bound says, and cannot lose more than that.
+    found = accounting.vector_budget({4: 1}, 1.0, 1e-5, dimension=1)
+    assert found.local.upper == pytest.approx(1.0)
+    assert found.refined.upper == pytest.approx(1.0)
+    assert found.local.lower is None
+    assert not found.floor.domain_ok

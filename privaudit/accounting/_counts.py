@@ -98,7 +98,7 @@ def fmt21_numerical(n: int, epsilon0: float, delta: float) -> float:
     Examples
     --------
     >>> round(fmt21_numerical(100, 1.0, 1e-5), 2)
-    0.58
+    0.55
     """
     _check(n, epsilon0, delta)
     rate = math.exp(-epsilon0)

@@ -113,6 +113,11 @@ def _log_sums(counts: Array, k: int, u: float) -> Array:
     return np.asarray(np.logaddexp(upper, lower), dtype=np.float64)
 
 
+@functools.lru_cache(maxsize=256)
+def _sums_of_indices(rows: int, columns: int) -> NDArray[np.intp]:
+    return np.add.outer(np.arange(rows), np.arange(columns))
+
+
 def _joint(
     k: int,
     facts: Array,
@@ -141,10 +146,10 @@ def _joint(
     log_rest[some] = rest[some] * log_middle - facts[rest[some]]
     scale = log_one.max() + log_two.max() + log_rest.max()
     factor = np.exp(log_rest - log_rest.max())
-    # rest at (i, j) is rest[-1] - i - j: a window sliding over the reversed factor.
-    hankel = np.lib.stride_tricks.sliding_window_view(factor[::-1], twos.size)[: ones.size]
+    # What is left for the middle atom at (i, j) is rest[-1] - i - j.
+    hankel = factor[::-1][_sums_of_indices(ones.size, twos.size)]
     weighted = np.exp(log_two - log_two.max())[:, None] * down
-    inner = np.ascontiguousarray(hankel) @ weighted
+    inner = hankel @ weighted
     outer = np.exp(log_one - log_one.max())[:, None] * up
     total = np.einsum("im,im->m", outer, inner)
     return np.asarray(total * math.exp(facts[k] - k * math.log(k) + scale), dtype=np.float64)

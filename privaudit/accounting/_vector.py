@@ -40,7 +40,7 @@ _MOST_USERS = 2000
 #: Most rounds of splitting the cells that decide a bound.
 _ROUNDS = 60
 #: Factors by which lambda is raised above the least possible one, in search of the best trade.
-_FACTORS = tuple(1 + x for x in (0.0, *np.geomspace(0.005, 3.0, 28)))
+_COARSE = (1.0, 1.01, 1.04, 1.12, 1.3, 1.7, 2.5, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,20 +161,44 @@ def _refined(table: CellTable) -> tuple[Array, NDArray[np.bool_]]:
     weight = np.where(admissible, 1 / y[None, 1:-1] ** 2, 0.0)
     best = np.empty(table.alpha.size)
     for order in range(table.alpha.size):
-        bound, factors = table.refined[:, 1:, order], np.array(_FACTORS)
-        # nu(lambda) is the greatest of many lines that fall with lambda: keep those that matter.
-        at_first = (bound - half_square[:, None] * least[order]) * weight
-        at_last = (bound - half_square[:, None] * least[order] * factors[-1]) * weight
-        cell, place = np.nonzero(at_first >= max(float(at_last.max()), 0.0))
-        lam = least[order] * factors
-        lines = bound[cell, place][:, None] - half_square[cell][:, None] * lam
-        lines *= weight[cell, place][:, None]
-        nu = np.maximum(lines.max(axis=0, initial=0.0), 0.0)
-        use = (nu > 0) & (nu < 2 * lam)
-        value = np.where(nu < 2 * lam, 2 * lam, np.inf)
-        value[use] += 1 / (1 / nu[use] - 1 / (2 * lam[use]))
-        chosen = int(np.argmin(value))
-        best[order] = table.h**2 * value[chosen]
-        if nu[chosen] > 0:
-            deciding[cell[lines[:, chosen] >= 0.97 * nu[chosen]]] = True
+        search = _Trade(table.refined[:, 1:, order], half_square, weight, float(least[order]))
+        best[order], cells = search.best()
+        best[order] *= table.h**2
+        deciding[cells] = True
     return best, deciding
+
+
+class _Trade:
+    """The search for lambda: nu(lambda) is the greatest of many lines that fall with lambda."""
+
+    def __init__(self, bound: Array, half_square: Array, weight: Array, least: float) -> None:
+        self.cell, _ = np.nonzero(weight > 0)
+        self.height = (bound * weight)[weight > 0]
+        self.slope = (half_square[:, None] * weight)[weight > 0]
+        self.least = least
+
+    def nu(self, factor: float) -> float:
+        """Return what nu must be when lambda is ``factor`` times the least."""
+        return max(0.0, float((self.height - self.slope * (self.least * factor)).max(initial=0.0)))
+
+    def value(self, factor: float) -> float:
+        """Return 2 lambda + K, or infinity where no K exists."""
+        lam, nu = self.least * factor, self.nu(factor)
+        if nu >= 2 * lam:
+            return math.inf
+        return 2 * lam + (1 / (1 / nu - 1 / (2 * lam)) if nu > 0 else 0.0)
+
+    def best(self) -> tuple[float, NDArray[np.intp]]:
+        """Return the least value found and the cells of t on which it rests."""
+        coarse = [self.value(factor) for factor in _COARSE]
+        i = min(range(len(coarse)), key=lambda j: coarse[j])
+        low, high = _COARSE[max(0, i - 1)], _COARSE[min(len(_COARSE) - 1, i + 1)]
+        # Between low and high only lines above nu(high) at low can be the greatest.
+        above = self.height - self.slope * (self.least * low) >= self.nu(high)
+        self.cell, self.height, self.slope = self.cell[above], self.height[above], self.slope[above]
+        fine = [low * (high / low) ** (j / 12) for j in range(13)]
+        found = min((self.value(factor), factor) for factor in fine)
+        nu = self.nu(found[1])
+        lines = self.height - self.slope * (self.least * found[1])
+        deciding = self.cell[lines >= 0.97 * nu] if nu > 0 else self.cell[:0]
+        return found[0], deciding
