@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from privaudit.accounting import coordinate_bracket, vector_budget
+from privaudit.accounting import coordinate_bracket, games, vector_budget
 from privaudit.attacks.distinguishing import GameScores, coordinate_game, vector_game
 from privaudit.attacks.distinguishing._likelihood import column_ratios, report_ratio
 from privaudit.errors import ConfigurationError, InvalidDataError
@@ -135,6 +136,18 @@ def test_the_likelihood_ratio_has_mean_one_under_the_null(users: int, others: An
     for ratios in (np.exp(scores.null), np.exp(-scores.alternative)):
         error = ratios.std() / math.sqrt(len(ratios))
         assert abs(ratios.mean() - 1) < 4 * error
+
+
+@pytest.mark.parametrize(("others", "place"), [("far", -1), ("near", 1), ("zero", 0)])
+def test_scores_of_the_implementation_follow_the_law_that_the_accountant_simulates(
+    others: Any, place: int
+) -> None:
+    scores = coordinate_game(
+        protection, users=4, epsilon0=2.0, trials=40_000, others=others, rng=rng(1)
+    )
+    simulated = games.coordinate_game(4, 2.0, trials=40_000, rng=rng(2), others=place)
+    for ours, theirs in zip((scores.alternative, scores.null), simulated, strict=True):
+        assert stats.ks_2samp(ours, np.round(theirs, 9)).pvalue > 1e-3
 
 
 def test_far_and_near_are_mirror_images() -> None:

@@ -1,5 +1,6 @@
-"""Distinguishing games: scores from which lower bounds on epsilon are measured."""
+"""Distinguishing games: scores of an implemented protection, and bounds on epsilon from them."""
 
+from privaudit.attacks.distinguishing.bound import BoundMethod, empirical_bound
 from privaudit.attacks.distinguishing.games import (
     AssumedShuffle,
     Others,
@@ -11,9 +12,11 @@ from privaudit.attacks.distinguishing.scores import GameScores
 
 __all__ = [
     "AssumedShuffle",
+    "BoundMethod",
     "GameScores",
     "Others",
     "Protection",
     "coordinate_game",
+    "empirical_bound",
     "vector_game",
 ]

@@ -13,7 +13,6 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
 
 __all__ = ["DECIMALS", "AssumedShuffle", "column_ratios", "report_ratio"]
 
@@ -65,7 +64,7 @@ def report_ratio(reports: Array, *, canary: Array, others: Array, shuffle: Assum
     Parameters are those of :func:`column_ratios`; the columns are the coordinates of one round.
     """
     if shuffle == "whole-report":
-        high = logsumexp(_gains(reports, canary, others).sum(axis=1))
-        low = logsumexp(_gains(reports, -canary, others).sum(axis=1))
+        high = np.logaddexp.reduce(_gains(reports, canary, others).sum(axis=1))
+        low = np.logaddexp.reduce(_gains(reports, -canary, others).sum(axis=1))
         return float(high - low)
     return float(column_ratios(reports, canary=canary, others=others, shuffle=shuffle).sum())
