@@ -17,6 +17,7 @@ from privaudit.errors import ConfigurationError, did_you_mean
 __all__ = ["register"]
 
 INCOMPLETE = 3
+CONTRADICTED = 1
 AUDITABLE = ("pa-cfl",)
 
 
@@ -51,7 +52,8 @@ def register(app: typer.Typer) -> None:
         """Audit a protocol end to end and write the report: OUT/report.html, .json and .md.
 
         The same command on the same folder resumes. The exit code is 0 when the report is
-        complete, whatever it found.
+        complete, whatever it found; 1 if an attack shows a larger epsilon than was proven, which
+        means that something is wrong with this tool or the protection it ran.
         """
         if subject not in AUDITABLE:
             raise ConfigurationError(
@@ -98,6 +100,11 @@ def register(app: typer.Typer) -> None:
                 f"{time.perf_counter() - started:.0f} s ===="
             )
             typer.echo(f"report: {files[0]}")
+        contradictions = [w for w in report.warnings if w.startswith("CONTRADICTION")]
+        for sentence in contradictions:
+            typer.echo(sentence, err=True)
+        if contradictions:
+            raise typer.Exit(CONTRADICTED)
         if not report.complete:
             failed = [n for n in report.not_run if n.status == "failed"]
             for row in failed:

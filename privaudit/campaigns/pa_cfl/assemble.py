@@ -13,6 +13,7 @@ from privaudit import __version__
 from privaudit.accounting import Budget, budget
 from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
 from privaudit.campaigns.pa_cfl.audit import AuditResult
+from privaudit.campaigns.pa_cfl.empirical import crossings, empirical_rows
 from privaudit.campaigns.pa_cfl.pictures import exposure_figures, galleries_of, sweep_figures
 from privaudit.campaigns.pa_cfl.verdicts import claims_of, verdicts_of
 from privaudit.campaigns.pa_cfl.wording import (
@@ -55,6 +56,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
     findings = findings_of(described, confidence=config.confidence)
     spent = budget(PACFL().events(result.main.transcript), delta=config.delta)
     budgets = tuple(_row(BudgetRow, row) for row in spent.rows)
+    shown = empirical_rows(budgets, seed=config.seed, confidence=config.confidence)
     utilities = _utilities(result)
     exposures = [e.row for e in result.exposures]
     figures: list[Figure] = [
@@ -81,7 +83,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         findings=tuple(findings),
         not_run=tuple(not_run_of(described) + result.not_run),
         exposure=tuple(exposures),
-        budgets=budgets,
+        budgets=(*budgets, *shown),
         uncovered=tuple(_uncovered(row, result) for row in spent.uncovered),
         claims=tuple(
             claims_of(
@@ -101,7 +103,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         not_tested=NOT_TESTED,
         recommendations=tuple(recommendations(findings, result.exposures, budgets)),
         limitations=LIMITATIONS,
-        warnings=tuple(_warnings(result, spent)),
+        warnings=(*crossings(budgets, shown), *_warnings(result, spent)),
         confidence=config.confidence,
         simultaneous_tests=tests,
         reproduce=(command,),
