@@ -10,6 +10,7 @@ import typer
 from privaudit import __version__
 from privaudit.cli._attack import register as register_attack
 from privaudit.cli._audit import register as register_audit
+from privaudit.cli._epsilon import register as register_epsilon
 from privaudit.cli._inspect import register as register_inspect
 from privaudit.cli._simulate import register as register_simulate
 from privaudit.errors import PrivauditError
@@ -26,8 +27,8 @@ app = typer.Typer(
     suggest_commands=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
-        "Exit codes: 0 finished, 2 wrong usage, configuration or input, "
-        "3 incomplete or inconclusive. Data go to standard output, progress to standard error."
+        "Exit codes: 0 finished, 1 an attack contradicts a proven bound, 2 wrong usage, "
+        "configuration or input, 3 incomplete or inconclusive. Data go to standard output, progress to standard error."
     ),
 )
 
@@ -48,7 +49,13 @@ def _options(
     """Options of every command."""
 
 
-for register in (register_audit, register_simulate, register_inspect, register_attack):
+for register in (
+    register_audit,
+    register_simulate,
+    register_inspect,
+    register_attack,
+    register_epsilon,
+):
     register(app)
 
 

@@ -1,0 +1,123 @@
+"""Ledgers of privacy events: read from a JSON file, or derived from a recorded run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from privaudit.errors import ConfigurationError, did_you_mean
+
+if TYPE_CHECKING:
+    from privaudit.ledger import PrivacyEvent
+
+__all__ = ["events_of", "ledger_json"]
+
+#: Largest ledger that is read, in bytes.
+MOST_BYTES: Final = 256 * 1024 * 1024
+
+
+def events_of(source: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
+    """Return the events of a ledger file or recorded run, and what should be known of it.
+
+    Raises
+    ------
+    ConfigurationError
+        If a ledger is not a list of events, naming the file, the event and the key.
+    CorruptRecordingError
+        If a folder is not a sound recording.
+    """
+    if source.is_dir():
+        return _of_run(source)
+    return _of_file(source), ()
+
+
+def ledger_json(events: list[PrivacyEvent]) -> list[dict[str, Any]]:
+    """Return events as the JSON list that :func:`events_of` reads back."""
+    from privaudit.ledger import event_to_json
+
+    return [event_to_json(event) for event in events]
+
+
+def _of_run(folder: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
+    from privaudit import plugins
+    from privaudit.cli._inspect import bundle_of
+    from privaudit.recording import read_recording
+
+    recording = read_recording(bundle_of(folder))
+    protocol = plugins.load("protocol", recording.manifest.protocol)()
+    events = list(protocol.events(recording.transcript))
+    if not events:
+        raise ConfigurationError(
+            f"{folder}: protocol '{protocol.name}' finds no privacy event in this recording"
+        )
+    return events, tuple(str(problem) for problem in recording.problems)
+
+
+def _of_file(path: Path) -> list[PrivacyEvent]:
+    values = _parsed(path)
+    if not isinstance(values, list):
+        raise ConfigurationError(
+            f"{path} holds {type(values).__name__} where a list of privacy events is expected, as "
+            "privaudit epsilon events RUN_DIR --ledger-out FILE writes it"
+        )
+    if not values:
+        raise ConfigurationError(f"{path}: the ledger holds no privacy event")
+    return [_event(value, f"{path}: event {number}") for number, value in enumerate(values, 1)]
+
+
+def _parsed(path: Path) -> Any:
+    def refuse(literal: str) -> NoReturn:
+        raise ConfigurationError(f"{path}: {literal} is not JSON; only finite numbers are allowed")
+
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise ConfigurationError(f"{path} has {size:,} bytes; allowed are {MOST_BYTES:,}")
+        return json.loads(path.read_bytes(), parse_constant=refuse)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read ({error.strerror})") from error
+    except RecursionError as error:
+        raise ConfigurationError(f"{path}: is nested too deeply to be a ledger") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: is not JSON ({error})") from error
+
+
+def _event(value: Any, where: str) -> PrivacyEvent:
+    """Read one event strictly: a misspelt kind of shuffling must not pass for another."""
+    from dataclasses import fields
+
+    from pydantic import TypeAdapter, ValidationError
+
+    from privaudit.ledger import LaplaceVector, PrivacyEvent, UnprotectedRelease, event_from_json
+
+    if not isinstance(value, dict) or not isinstance(value.get("mechanism"), dict):
+        raise ConfigurationError(f"{where}: is not an object with a 'mechanism' object in it")
+    known = [field.name for field in fields(PrivacyEvent)]
+    for key in value:
+        if key not in known:
+            raise ConfigurationError(
+                f"{where}: unknown key {key!r}; known are {', '.join(known)}."
+                f"{did_you_mean(key, known)}"
+            )
+    kinds = {"laplace-vector": LaplaceVector, "unprotected-release": UnprotectedRelease}
+    kind = kinds.get(str(value["mechanism"].get("name")))
+    try:
+        if kind is not None:
+            # A number written as text, a fraction of a coordinate, an unknown word: refused.
+            TypeAdapter(kind).validate_json(json.dumps(value["mechanism"]), strict=True)
+        TypeAdapter(tuple[str, ...]).validate_json(json.dumps(value.get("subjects")), strict=True)
+        TypeAdapter(tuple[str, ...]).validate_json(json.dumps(value.get("observers")), strict=True)
+        TypeAdapter(int).validate_json(json.dumps(value.get("round")), strict=True)
+        event = event_from_json(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"]) or "value"
+        raise ConfigurationError(
+            f"{where}: {key}: {first['msg']}, got {str(first['input'])[:60]!r}"
+        ) from error
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+    if not event.subjects:
+        raise ConfigurationError(f"{where}: subjects: names no user")
+    return event
