@@ -147,7 +147,11 @@ def _joint(
     scale = log_one.max() + log_two.max() + log_rest.max()
     factor = np.exp(log_rest - log_rest.max())
     # What is left for the middle atom at (i, j) is rest[-1] - i - j.
-    hankel = factor[::-1][_sums_of_indices(ones.size, twos.size)]
+    if ones.size * twos.size <= 4096:
+        hankel = factor[::-1][_sums_of_indices(ones.size, twos.size)]
+    else:
+        windows = np.lib.stride_tricks.sliding_window_view(factor[::-1], twos.size)
+        hankel = np.ascontiguousarray(windows[: ones.size])
     weighted = np.exp(log_two - log_two.max())[:, None] * down
     inner = hankel @ weighted
     outer = np.exp(log_one - log_one.max())[:, None] * up

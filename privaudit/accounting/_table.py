@@ -19,8 +19,6 @@ __all__ = ["CellTable"]
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-#: Cells of t narrower than this ratio are not split further.
-_FINE = 1.012
 #: Clone counts whose weight is less than exp(-_NATS) are taken together.
 _NATS = 45.0
 
@@ -57,11 +55,13 @@ class CellTable:
         self.nodes = _nodes(n)
         self._basic_mixing = _mixing(n, np.exp(-self.h - self.c[1:]), self.nodes)
         self._refined_mixing = _mixing(n, np.exp(-self.y[1:]), self.nodes)
-        self._tail = _log_cdf(self.nodes - 2, n - 1, math.exp(-epsilon0))
+        # ln P(k < next node) where the blanket is least: what the counts of a node can weigh.
+        following = np.append(self.nodes[1:], n + 1)
+        self._tail = _log_cdf(following - 2, n - 1, math.exp(-epsilon0))
         self._not_convex = np.zeros(alpha.size, dtype=np.bool_)
-        slack = 0.015 if n < 100 else 0.025
+        self._slack = slack = 0.015 if n < 100 else 0.025
         self.ends = _ends(min(slack, epsilon0 / 50), epsilon0, slack)
-        first = _closed_row(float(self.ends[0]), self.nodes, alpha)[None]
+        first = np.expm1(_closed_exponents(float(self.ends[0]), self.nodes, alpha))[None]
         self.basic, self.refined = self._bounds(np.concatenate((first, self._rows(self.ends[1:]))))
 
     @property
@@ -71,7 +71,7 @@ class CellTable:
 
     def split(self, cells: NDArray[np.bool_]) -> bool:
         """Halve those of the cells that are wide; say whether there were any."""
-        wide = cells & (self.ends > _FINE * self.starts)
+        wide = cells & (self.ends > (1 + self._slack) * self.starts)
         if not wide.any():
             return False
         middles, places = np.sqrt(self.starts * self.ends)[wide], np.flatnonzero(wide)
@@ -96,15 +96,13 @@ class CellTable:
         """Return bounds on A_k(t; alpha) - 1, shape (t, nodes, orders)."""
         rows = np.empty((t.size, self.nodes.size, self.alpha.size))
         for i, distance in enumerate(float(x) for x in t):
-            closed = _closed_row(distance, self.nodes, self.alpha)
+            exponents = _closed_exponents(distance, self.nodes, self.alpha)
+            rows[i] = np.expm1(exponents)
             if self.closed:
-                rows[i] = closed
                 continue
-            # Counts below `least` weigh nothing even with the most that A_1 can be: they share it.
-            most = float(np.log1p(closed[0]).max())
-            least = int(np.searchsorted(self._tail, -_NATS - most))
-            least = max(0, min(least, self.nodes.size - 1))
-            rows[i, :least] = clone_moments(1, distance, self.alpha)
+            # Counts that weigh nothing even so keep Theorem B's bound.
+            weight = self._tail + exponents.max(axis=1)
+            least = int(np.argmax(weight >= -_NATS))
             for j in range(least, self.nodes.size):
                 rows[i, j] = clone_moments(int(self.nodes[j]), distance, self.alpha)
             self._check_convex(rows[i, least:], self.nodes[least:])
@@ -117,10 +115,10 @@ class CellTable:
         self._not_convex |= (np.diff(slopes, axis=0) < -doubt - 1e-14).any(axis=0)
 
 
-def _closed_row(t: float, nodes: Counts, alpha: Array) -> Array:
-    """Return Theorem B's bound on A_k - 1, or pure t-DP's where that is less."""
+def _closed_exponents(t: float, nodes: Counts, alpha: Array) -> Array:
+    """Return Theorem B's bound on ln A_k, or pure t-DP's where that is less: (nodes, orders)."""
     exponent = np.outer(zcdp_of_clones(nodes.astype(np.float64), t), alpha * (alpha - 1))
-    return np.expm1(np.minimum(exponent, np.minimum((alpha - 1) * t, 700.0)))
+    return np.asarray(np.minimum(exponent, np.minimum((alpha - 1) * t, 700.0)), dtype=np.float64)
 
 
 def _ends(first: float, last: float, slack: float) -> Array:

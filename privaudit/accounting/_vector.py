@@ -120,6 +120,11 @@ def _known(n: int, epsilon0: float) -> dict[float, tuple[float, float, bool]]:
     return {}
 
 
+def forget() -> None:
+    """Empty the tables kept between queries."""
+    _known.cache_clear()
+
+
 def _certify(
     n: int, epsilon0: float, orders: tuple[float, ...], *, closed: bool
 ) -> list[tuple[float, float, bool]]:
