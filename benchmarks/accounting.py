@@ -94,9 +94,7 @@ def main() -> int:
         rows.append(
             {"query": name, "wall_seconds": seconds, "cpu_seconds": own, "epsilon": epsilon}
         )
-        print(
-            f"{name:40s} {row['wall_seconds']:9.4f} {row['cpu_seconds']:9.4f}  {answers[name]:.6g}"
-        )
+        print(f"{name:40s} {seconds:9.4f} {own:9.4f}  {epsilon:.6g}")
     if options.json:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         environment = {
