@@ -27,7 +27,6 @@ from privaudit.errors import ConfigurationError, did_you_mean
 
 __all__ = [
     "METHODS",
-    "SPREAD_DIMENSION",
     "Cell",
     "EpsilonRow",
     "Method",
@@ -38,10 +37,6 @@ __all__ = [
     "record",
     "vector_rows",
 ]
-
-#: Least dimension from which the spread-input floor, which is a limit, counts as a lower bound.
-#: At 3,000 coordinates the exact divergence is within 1 % of it (n = 4, epsilon0 = 1).
-SPREAD_DIMENSION: Final = 1000
 
 _ONE_ROUND = "stated for one round only"
 
@@ -269,12 +264,11 @@ def _method_bound(name: str, cell: Cell) -> MethodBound:
 
 
 def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
-    r"""Yield one row a cell for the whole noised vector, each computed when asked for.
+    """Yield one row a cell for the whole noised vector, each computed when asked for.
 
-    The best bracket is the least of the bounds whose domain holds, of which a pure one is
-    considered too (:math:`T\varepsilon_0\sqrt{d_2}`, from joint L2 clipping; it matters in few
-    dimensions only), and the greatest lower bound: the spread-input floor from
-    :data:`SPREAD_DIMENSION` coordinates on, else what a single coordinate loses in one round.
+    The best bracket is the least of the upper bounds whose domain holds, and a lower bound: the
+    spread-input floor where there are enough coordinates for it, else what a single coordinate
+    that carries the whole change loses in one round.
 
     Raises
     ------
@@ -304,36 +298,23 @@ def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
 def _best(cell: Cell, bounds: Mapping[str, Bracket]) -> Bracket:
     # Theorems before certificates: of equal bounds the better founded one is named.
     named = ("local", "paper_theorem2", "basic", "refined")
-    candidates = [bounds[name] for name in named if bounds[name].domain_ok]
-    candidates.append(_pure(cell, bounds["local"]))
-    upper = min(candidates, key=_upper)
+    upper = min((bounds[name] for name in named if bounds[name].domain_ok), key=_upper)
     floor = bounds["floor"]
-    lower, source, remark = floor.lower, floor.theorem, f"lower: {floor.note}"
-    if cell.dimension < SPREAD_DIMENSION or (lower or 0.0) > _upper(upper):
-        one = ShuffledVector(cell.cluster_size, cell.epsilon0, 1)
-        single = compose_coordinate({one: cell.rounds}, cell.delta)
-        lower, source = single.lower, "one coordinate carries the whole change"
-        remark = "the spread-input floor needs many coordinates"
+    lower, source = floor.lower, floor.theorem
+    if not floor.domain_ok:
+        single = ShuffledVector(cell.cluster_size, cell.epsilon0, 1)
+        lower = compose_coordinate({single: cell.rounds}, cell.delta).lower
+        source = "one coordinate carries the whole change"
     return replace(
         upper,
         lower=None if lower is None else min(lower, _upper(upper)),
         theorem=f"upper: {upper.theorem}; lower: {source}",
-        note=remark,
+        note=f"lower: {floor.note}",
     )
 
 
 def _upper(bracket: Bracket) -> float:
     return math.inf if bracket.upper is None else bracket.upper
-
-
-def _pure(cell: Cell, like: Bracket) -> Bracket:
-    return replace(
-        like,
-        lower=None,
-        upper=cell.rounds * cell.epsilon0 * math.sqrt(cell.dimension) * (1 + 1e-12),
-        theorem="pure: epsilon0 sqrt(d2) a round (the L1 norm under joint L2 clipping)",
-        note="",
-    )
 
 
 def _value(value: float | None) -> float | None:
@@ -364,7 +345,9 @@ def record(row: EpsilonRow) -> dict[str, Any]:
         "note": _noted(best.note, infinite=infinite),
     }
     for name, bracket in row.bounds.items():
-        values[name] = _value(bracket.lower if bracket.upper is None else bracket.upper)
+        # The floor, the one bound without an upper side, is no bound outside its domain.
+        floor = bracket.lower if bracket.domain_ok else None
+        values[name] = _value(floor if bracket.upper is None else bracket.upper)
     if row.methods:
         values["methods"] = {
             m.method: {"upper": m.upper, "status": m.status, "note": m.note} for m in row.methods

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from privaudit.cli._epsilon_lists import MOST_EPSILON
 from privaudit.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
@@ -27,9 +28,15 @@ def events_of(source: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
     CorruptRecordingError
         If a folder is not a sound recording.
     """
-    if source.is_dir():
-        return _of_run(source)
-    return _of_file(source), ()
+    events, problems = _of_run(source) if source.is_dir() else (_of_file(source), ())
+    for number, event in enumerate(events, 1):
+        epsilon0 = getattr(event.mechanism, "epsilon0", 0.0)
+        if epsilon0 > MOST_EPSILON:
+            raise ConfigurationError(
+                f"{source}: event {number}: epsilon0 is {epsilon0:g}; allowed are numbers > 0 and "
+                f"<= {MOST_EPSILON:g}"
+            )
+    return events, problems
 
 
 def ledger_json(events: list[PrivacyEvent]) -> list[dict[str, Any]]:
@@ -102,19 +109,21 @@ def _event(value: Any, where: str) -> PrivacyEvent:
             )
     kinds = {"laplace-vector": LaplaceVector, "unprotected-release": UnprotectedRelease}
     kind = kinds.get(str(value["mechanism"].get("name")))
+    names = tuple[str, ...]
+    types: dict[str, Any] = {"mechanism": kind, "subjects": names, "observers": names, "round": int}
+    key = ""
     try:
         if kind is not None:
             # A number written as text, a fraction of a coordinate, an unknown word: refused.
-            TypeAdapter(kind).validate_json(json.dumps(value["mechanism"]), strict=True)
-        TypeAdapter(tuple[str, ...]).validate_json(json.dumps(value.get("subjects")), strict=True)
-        TypeAdapter(tuple[str, ...]).validate_json(json.dumps(value.get("observers")), strict=True)
-        TypeAdapter(int).validate_json(json.dumps(value.get("round")), strict=True)
+            for key, type_ in types.items():
+                if key in value:
+                    TypeAdapter(type_).validate_json(json.dumps(value[key]), strict=True)
         event = event_from_json(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"]) or "value"
+        place = ".".join(str(part) for part in (key, *first["loc"]))
         raise ConfigurationError(
-            f"{where}: {key}: {first['msg']}, got {str(first['input'])[:60]!r}"
+            f"{where}: {place}: {first['msg']}, got {str(first['input'])[:60]!r}"
         ) from error
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{where}: {error}") from error

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 import typer
 
 from privaudit.cli._console import progress
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, PrivauditError
 
 __all__ = [
     "check_file",
@@ -124,18 +124,34 @@ def say(text: str) -> None:
 
 
 def collect(rows: Iterator[Row], total: int, *, quiet: bool) -> list[Row]:
-    """Compute all rows; a long table tells every few seconds how far it is."""
+    """Compute all rows; a long table tells every few seconds how far it is.
+
+    Raises
+    ------
+    PrivauditError
+        With the exit code of an incomplete command, if it is interrupted.
+    """
     done: list[Row] = []
     told = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        steps = None
-        for row in rows:
-            done.append(row)
-            if time.monotonic() - told >= _EVERY or (steps is not None and len(done) == total):
-                steps = steps or stack.enter_context(progress(quiet=quiet))
-                steps("epsilon", len(done), total, "rows")
-                told = time.monotonic()
+    try:
+        with contextlib.ExitStack() as stack:
+            steps = None
+            for row in rows:
+                done.append(row)
+                late = time.monotonic() - told >= _EVERY
+                if (late and len(done) < total) or (steps is not None and len(done) == total):
+                    steps = steps or stack.enter_context(progress(quiet=quiet))
+                    steps("epsilon", len(done), total, "rows")
+                    told = time.monotonic()
+    except KeyboardInterrupt:
+        raise _Interrupted(
+            f"interrupted after {len(done):,} of {total:,} rows; nothing was written"
+        ) from None
     return done
+
+
+class _Interrupted(PrivauditError):
+    exit_code = 3
 
 
 def csv_bytes(records: Sequence[Mapping[str, Any]]) -> bytes:

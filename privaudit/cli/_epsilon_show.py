@@ -141,7 +141,7 @@ def show_vector(records: Records, rows: Sequence[EpsilonRow]) -> None:
                 f"{label} [{first[name].status}]: {first[name].theorem}"
                 for name, label in names.items()
             ),
-            f"floor: {first['floor'].note}.",
+            *(f"floor: {n}." for n in dict.fromkeys(row.bounds["floor"].note for row in rows)),
             *(
                 f"refined, n = {row.cell.cluster_size}: {row.bounds['refined'].note}"
                 for row in rows
