@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import Any, Protocol
 import typer
 
 __all__ = ["Steps", "count", "emit_json", "human_bytes", "progress", "table"]
+
+PIPED_WIDTH = 250
 
 
 class Steps(Protocol):
@@ -67,7 +70,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for row in rows:
         # Text, not markup: names in recordings come from strangers.
         view.add_row(*(Text(cell) for cell in row))
-    Console(soft_wrap=False).print(view)
+    # In a pipe there is no width to keep to, and a name that is folded cannot be searched for.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
+    Console(soft_wrap=False, width=width).print(view)
 
 
 @contextmanager

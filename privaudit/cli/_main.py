@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from privaudit import __version__
 from privaudit.cli._attack import register as register_attack
@@ -19,8 +22,26 @@ __all__ = ["app", "main"]
 
 INCOMPLETE = 3
 
+
+class _Commands(TyperGroup):
+    """The commands; interruptions are handled here, because typer has exit codes of its own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("privaudit: interrupted; finished work was kept", file=sys.stderr)
+            raise typer.Exit(INCOMPLETE) from None
+        except BrokenPipeError:
+            # The reader of a pipe (``privaudit list | head``) went away; what is left in the
+            # buffer goes nowhere, so that the interpreter does not complain at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
+
+
 app = typer.Typer(
     name="privaudit",
+    cls=_Commands,
     help="Audit how much federated-learning protocols leak, and attack them to prove it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -28,7 +49,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
         "Exit codes: 0 finished, 1 an attack contradicts a proven bound, 2 wrong usage, "
-        "configuration or input, 3 incomplete or inconclusive. Data go to standard output, progress to standard error."
+        "configuration or input, 3 incomplete or inconclusive. Data go to standard output, "
+        "progress to standard error."
     ),
 )
 
@@ -69,10 +91,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         print(f"privaudit: error: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        print("privaudit: interrupted; finished work was kept", file=sys.stderr)
-        raise SystemExit(INCOMPLETE) from None
-    except BrokenPipeError:
-        # The reader of a pipe (``privaudit list | head``) went away.
-        sys.stderr.close()
-        raise SystemExit(0) from None

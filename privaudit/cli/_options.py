@@ -89,7 +89,7 @@ def configuration(
     Raises
     ------
     ConfigurationError
-        If the file has a key that is not known.
+        If the file has a key that is not known, or a value in place of a table.
     """
     values: dict[str, Any] = read_toml(config) if config is not None else {}
     for key in values:
@@ -97,6 +97,11 @@ def configuration(
             raise ConfigurationError(
                 f"{config}: unknown key '{key}'; known are {', '.join(sections)}."
                 f"{did_you_mean(key, sections)}"
+            )
+    for section in ("parameters", "federation"):
+        if not isinstance(values.get(section, {}), dict):
+            raise ConfigurationError(
+                f"{config}: {section} = {values[section]!r}: must be a table, written [{section}]"
             )
     parameters = dict(values.get("parameters", {}))
     parameters.update(parse_assignment(text) for text in settings or ())
