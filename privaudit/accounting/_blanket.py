@@ -32,16 +32,28 @@ __all__ = [
 LARGEST_EPSILON0 = 60.0
 #: Above it the lattice of the lower bound may be too coarse, and one threshold is tried as well.
 _COARSE_EPSILON0 = 5.0
+#: Least lattice points of the lower bound, whose ends cost more than those of the upper one.
+_POINTS_DOWN = 480
 #: Cells in which pairs of one sign are covered; refined once if the first ones do not suffice.
 _CELLS = (6, 24)
 
 
 def _points(n: int) -> int:
-    """Return the lattice points across the loss; errors are of second order in their inverse."""
-    for largest, points in ((20, 2000), (100, 1000), (1000, 500), (10_000, 240), (100_000, 120)):
-        if n <= largest:
-            return points
-    return 60
+    """Return the lattice points across the loss: errors are of second order in their inverse.
+
+    It falls slowly with n, so that the bound falls with n too.
+    """
+    return int(2000 * (20 / max(n, 20)) ** 0.35)
+
+
+def _frame(loss: Loss, n: int, coarse: int) -> tuple[float, int]:
+    """Return (tilt, lattice points): enough for a dozen steps within the loss's deviation."""
+    values, masses = loss.points(64)
+    theta, _, weights = tilt(values, masses)
+    mean = float(weights @ values)
+    deviation = math.sqrt(float(weights @ (values - mean) ** 2))
+    across = (loss.top[0] - loss.bottom[0]) / max(deviation, 1e-300)
+    return theta, max(_points(n), min(4000, math.ceil(12 * across))) // coarse
 
 
 def _pair(t: float, others: float, epsilon: float, share: float = 1.0) -> Loss:
@@ -81,8 +93,8 @@ def blanket_delta(n: int, t: float, gamma: float, epsilon: float, *, coarse: int
     if epsilon >= t:
         return 0.0
     loss = _pair(t, 0, epsilon, gamma)
-    theta, _, _ = tilt(*loss.points(64))
-    law = round_up(loss, n, theta, _points(n) // coarse)
+    theta, points = _frame(loss, n, coarse)
+    law = round_up(loss, n, theta, points)
     return min(1.0, expected_positive_part(law, n, upper=True) / (gamma * n))
 
 
@@ -95,8 +107,8 @@ def dataset_delta(n: int, t: float, others: int, epsilon: float, *, coarse: int 
     if epsilon >= t:
         return 0.0
     loss = _pair(t, others, epsilon)
-    theta, _, _ = tilt(*loss.points(64))
-    law = round_down(loss, n, theta, _points(n) // coarse)
+    theta, points = _frame(loss, n, coarse)
+    law = round_down(loss, n, theta, max(points, _POINTS_DOWN // coarse))
     return 0.0 if law is None else expected_positive_part(law, n, upper=False) / n
 
 

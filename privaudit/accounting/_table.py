@@ -59,7 +59,8 @@ class CellTable:
         following = np.append(self.nodes[1:], n + 1)
         self._tail = _log_cdf(following - 2, n - 1, math.exp(-epsilon0))
         self._not_convex = np.zeros(alpha.size, dtype=np.bool_)
-        self._slack = slack = 0.015 if n < 100 else 0.025
+        # Slowly, so that the bound falls with n: what cells cost, and what they may give away.
+        self._slack = slack = 0.015 + 0.01 * min(max(n - 100, 0) / 400, 1.0)
         self.ends = _ends(min(slack, epsilon0 / 50), epsilon0, slack)
         first = np.expm1(_closed_exponents(float(self.ends[0]), self.nodes, alpha))[None]
         self.basic, self.refined = self._bounds(np.concatenate((first, self._rows(self.ends[1:]))))
