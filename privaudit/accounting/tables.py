@@ -111,12 +111,15 @@ class EpsilonRow:
         ``local``, ``basic``, ``refined``, ``floor`` and ``paper_theorem2`` of a vector row.
     methods : tuple of MethodBound
         Bounds of the literature, of a coordinate row.
+
+    ``best`` is None where the computation left the finite numbers: ``failure`` says how.
     """
 
     cell: Cell
-    best: Bracket
+    best: Bracket | None
     bounds: Mapping[str, Bracket]
     methods: tuple[MethodBound, ...] = ()
+    failure: str = ""
 
 
 def _closed_form_needs(n: int, epsilon0: float, delta: float) -> Sequence[str]:
@@ -245,8 +248,13 @@ def coordinate_rows(cells: Iterable[Cell], *, methods: Sequence[str] = ()) -> It
     chosen = check_methods(methods) if methods else ()
     for cell in cells:
         release = ShuffledVector(cell.cluster_size, cell.epsilon0, 1)
-        best = compose_coordinate({release: cell.rounds}, cell.delta)
-        yield EpsilonRow(cell, best, {}, tuple(_method_bound(name, cell) for name in chosen))
+        answers = tuple(_method_bound(name, cell) for name in chosen)
+        try:
+            best = compose_coordinate({release: cell.rounds}, cell.delta)
+        except ArithmeticError as error:
+            yield EpsilonRow(cell, None, {}, answers, str(error))
+        else:
+            yield EpsilonRow(cell, best, {}, answers)
 
 
 def _method_bound(name: str, cell: Cell) -> MethodBound:
@@ -284,15 +292,20 @@ def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
     for cell in cells:
         release = ShuffledVector(cell.cluster_size, cell.epsilon0, cell.dimension)
         releases = {release: cell.rounds}
-        whole = compose_vectors(releases, cell.delta)
-        bounds = {
-            "paper_theorem2": compose_theorem2(releases, cell.delta),
-            "local": whole.local,
-            "basic": whole.basic,
-            "refined": whole.refined,
-            "floor": whole.floor,
-        }
-        yield EpsilonRow(cell, _best(cell, bounds), bounds)
+        try:
+            whole = compose_vectors(releases, cell.delta)
+            bounds = {
+                "paper_theorem2": compose_theorem2(releases, cell.delta),
+                "local": whole.local,
+                "basic": whole.basic,
+                "refined": whole.refined,
+                "floor": whole.floor,
+            }
+            best = _best(cell, bounds)
+        except ArithmeticError as error:
+            yield EpsilonRow(cell, None, {}, failure=str(error))
+        else:
+            yield EpsilonRow(cell, best, bounds)
 
 
 def _best(cell: Cell, bounds: Mapping[str, Bracket]) -> Bracket:
@@ -331,18 +344,18 @@ def record(row: EpsilonRow) -> dict[str, Any]:
     ['eps0', 'delta', 'cluster_size', 'dimension', 'rounds']
     """
     cell, best = row.cell, row.best
-    infinite = best.upper is not None and math.isinf(best.upper)
+    infinite = best is not None and best.upper == math.inf
     values: dict[str, Any] = {
         "eps0": cell.epsilon0,
         "delta": cell.delta,
         "cluster_size": cell.cluster_size,
         "dimension": cell.dimension,
         "rounds": cell.rounds,
-        "upper": _value(best.upper),
-        "lower": _value(best.lower),
-        "theorem": best.theorem,
-        "status": best.status,
-        "note": _noted(best.note, infinite=infinite),
+        "upper": _value(best.upper) if best else None,
+        "lower": _value(best.lower) if best else None,
+        "theorem": best.theorem if best else "",
+        "status": best.status if best else "not computed",
+        "note": _noted(best.note, infinite=infinite) if best else row.failure,
     }
     for name, bracket in row.bounds.items():
         # The floor, the one bound without an upper side, is no bound outside its domain.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+INCOMPLETE = 3
+
 _LIST = "A list (2,4,8) or range (2..50, 2..50:4)."
 Eps0: TypeAlias = Annotated[
     str, typer.Option("--eps0", help=f"Local budget of one coordinate. {_LIST}")
@@ -93,6 +95,7 @@ def register(app: typer.Typer) -> None:
             _draw(curves, plot, "Epsilon of one shuffled coordinate")
         if not json:
             (show_methods if chosen else show_coordinate)(records, rows)
+        _tell_failures(rows)
 
     @group.command()
     def vector(
@@ -128,6 +131,7 @@ def register(app: typer.Typer) -> None:
             _draw(curves, plot, "Epsilon of the whole noised vector")
         if not json:
             show_vector(records, rows)
+        _tell_failures(rows)
 
     @group.command()
     def events(
@@ -204,6 +208,20 @@ def _deliver(rows: Sequence[EpsilonRow], *, json: bool, csv: Path | None) -> lis
     return records
 
 
+def _tell_failures(rows: Sequence[EpsilonRow]) -> None:
+    """End as incomplete if a row could not be computed; the others were given."""
+    failed = [row for row in rows if row.best is None]
+    for row in failed:
+        c = row.cell
+        typer.echo(
+            f"not computed: eps0 {c.epsilon0:g}, delta {c.delta:g}, {c.cluster_size:,} users, "
+            f"{c.rounds:,} rounds, {c.dimension:,} coordinates: {row.failure}",
+            err=True,
+        )
+    if failed:
+        raise typer.Exit(INCOMPLETE)
+
+
 def _curves(
     rows: Sequence[EpsilonRow], dashed: Mapping[str, str], dotted: Mapping[str, str]
 ) -> list[Curve]:
@@ -220,7 +238,7 @@ def _curves(
     def bound(row: EpsilonRow, name: str) -> float | None:
         if name in row.bounds:
             return row.bounds[name].upper
-        return next(m.upper for m in row.methods if m.method == name)
+        return next((m.upper for m in row.methods if m.method == name), None)
 
     def points(
         members: Sequence[EpsilonRow], chosen: Mapping[str, str]
@@ -233,8 +251,8 @@ def _curves(
     return [
         Curve(
             ", ".join(f"{names[i]} = {key[i]:,g}" for i in varied),
-            tuple((row.cell.cluster_size, row.best.upper) for row in members),
-            tuple((row.cell.cluster_size, row.best.lower) for row in members),
+            tuple((row.cell.cluster_size, row.best.upper) for row in members if row.best),
+            tuple((row.cell.cluster_size, row.best.lower) for row in members if row.best),
             points(members, dashed),
             points(members, dotted),
         )

@@ -52,7 +52,7 @@ def register(group: typer.Typer) -> None:
             str | None, typer.Option("--cluster-size", help="Honest users in a cluster.")
         ] = None,
         rounds: Annotated[
-            str | None, typer.Option("--rounds", help="Rounds. [default: 1, unless asked for]")
+            str | None, typer.Option("--rounds", help="Rounds; 1 unless they are to be found.")
         ] = None,
         level: Annotated[
             str, typer.Option("--level", help="coordinate, or vector (the whole one).")
@@ -70,7 +70,7 @@ def register(group: typer.Typer) -> None:
         ] = None,
         least: Annotated[
             str | None,
-            typer.Option("--least", help="n_min of --what-if. [default: what --target requires]"),
+            typer.Option("--least", help="n_min of --what-if; by default what --target needs."),
         ] = None,
         json: options.Json = False,
         csv: Annotated[
@@ -80,8 +80,9 @@ def register(group: typer.Typer) -> None:
     ) -> None:
         """Find the eps0, cluster size or number of rounds that meets a target: the one left out.
 
-        With --eps0 alone the cluster size is found, with --cluster-size alone eps0, with both the
-        rounds. With --what-if and --eps0, rules for small clusters are compared.
+        With --eps0 the cluster size is found, with --cluster-size eps0, with both the rounds.
+
+        With --what-if and --eps0, rules for clusters that are too small are compared.
         """
         for name, value, allowed in (("--level", level, _LEVELS), ("--bound", bound, _BOUNDS)):
             if value not in allowed:

@@ -55,7 +55,7 @@ def _setting(value: float | int) -> str:
 
 def _statuses(rows: Sequence[EpsilonRow]) -> list[str]:
     """Return each theorem that the best brackets rest on, with its status, once."""
-    told = dict.fromkeys((row.best.theorem, row.best.status) for row in rows)
+    told = dict.fromkeys((row.best.theorem, row.best.status) for row in rows if row.best)
     return [f"[{status}] {theorem}" for theorem, status in told]
 
 
@@ -70,7 +70,7 @@ def show_coordinate(records: Records, rows: Sequence[EpsilonRow]) -> None:
                 *(_setting(r[key]) for key, _ in columns),
                 digits(r["lower"], "below"),
                 digits(r["upper"], "above"),
-                digits(r["upper"] / (r["rounds"] * r["eps0"]), "above", places=3),
+                _ratio(r),
             ]
             for r in records
         ],
@@ -79,6 +79,11 @@ def show_coordinate(records: Records, rows: Sequence[EpsilonRow]) -> None:
             f"{_ROUNDED} T: rounds. A ratio of 1: shuffling does nothing.",
         ],
     )
+
+
+def _ratio(r: Mapping[str, Any]) -> str:
+    upper = r["upper"]
+    return digits(upper and upper / (r["rounds"] * r["eps0"]), "above", places=3)
 
 
 def show_methods(records: Records, rows: Sequence[EpsilonRow]) -> None:
@@ -124,14 +129,15 @@ def show_vector(records: Records, rows: Sequence[EpsilonRow]) -> None:
         "refined": "refined",
         "floor": "floor",
     }
-    first = rows[0].bounds
+    computed = [row for row in rows if row.best is not None]
+    first = computed[0].bounds if computed else {}
     show_table(
         title,
         [*(heading for _, heading in columns), *names.values(), "best bracket"],
         [
             [
                 *(_setting(r[key]) for key, _ in columns),
-                *(digits(r[name], "below" if name == "floor" else "above") for name in names),
+                *(digits(r.get(name), "below" if name == "floor" else "above") for name in names),
                 f"{digits(r['lower'], 'below')} .. {digits(r['upper'], 'above')}",
             ]
             for r in records
@@ -140,11 +146,12 @@ def show_vector(records: Records, rows: Sequence[EpsilonRow]) -> None:
             *(
                 f"{label} [{first[name].status}]: {first[name].theorem}"
                 for name, label in names.items()
+                if computed
             ),
-            *(f"floor: {n}." for n in dict.fromkeys(row.bounds["floor"].note for row in rows)),
+            *(f"floor: {n}." for n in dict.fromkeys(row.bounds["floor"].note for row in computed)),
             *(
                 f"refined, n = {row.cell.cluster_size}: {row.bounds['refined'].note}"
-                for row in rows
+                for row in computed
                 if not row.bounds["refined"].domain_ok
             ),
             f"best bracket: least valid upper bound, greatest lower bound. {_ROUNDED} T: rounds.",
