@@ -88,8 +88,28 @@ def _of_risk(risk: str, findings: Sequence[Finding]) -> BreachingCoalition:
         sentence=(
             f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: at "
             f"best {best.estimate.value:.0%} of {best.n} targets against "
-            f"{best.baseline.value:.0%}. Stronger attacks may."
+            f"{best.baseline.value:.0%}. Stronger attacks may.{_elsewhere(risk, findings)}"
         ),
+    )
+
+
+def _elsewhere(risk: str, findings: Sequence[Finding]) -> str:
+    """Return a sentence on an attack that succeeded at other parameters than the audited ones."""
+    others = [
+        f
+        for f in findings
+        if f.risk == risk
+        and not f.headline
+        and f.unit == "proportion"
+        and f.verdict == "breached"
+        and f.setting.startswith("PA-CFL")
+    ]
+    if not others:
+        return ""
+    best = max(others, key=lambda f: f.estimate.value)
+    return (
+        f" At other parameters they did: {best.estimate.value:.0%} of {best.n} targets "
+        f"({best.setting})."
     )
 
 
