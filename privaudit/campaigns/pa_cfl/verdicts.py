@@ -18,6 +18,10 @@ _IN_WORDS: Mapping[str, str] = {
     "AS + 1 user": "the aggregation server with one user",
     "MS + 1 user": "the management server with one user",
     "MS + AS": "both servers together",
+    "AS + all but one of a pre-cluster": "the aggregation server with a user's whole pre-cluster",
+    "MS + all but one of a pre-cluster": "the management server with a user's whole pre-cluster",
+    "AS + all but one user": "the aggregation server with all other users",
+    "MS + all but one user": "the management server with all other users",
     "1 user": "a single user",
     "2 users": "two users",
 }
