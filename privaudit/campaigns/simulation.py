@@ -44,7 +44,8 @@ class FederationConfig(BaseModel):
     records_per_user : int or None
         As many as the data give if None.
     alpha : float
-    groups : int
+    groups : int or None
+        Groups of ``clustered``; if None the paper's five, or fewer so that each has two users.
     auxiliary_records : int
         Records kept apart for adversaries that are granted auxiliary data.
     """
@@ -56,7 +57,7 @@ class FederationConfig(BaseModel):
     partition: Literal["clustered", "dirichlet", "iid", "single-record"] = "clustered"
     records_per_user: int | None = Field(None, ge=1)
     alpha: float = Field(0.5, gt=0, allow_inf_nan=False)
-    groups: int = Field(5, ge=1)
+    groups: int | None = Field(None, ge=1)
     auxiliary_records: int = Field(300, ge=10)
 
 
@@ -103,7 +104,7 @@ def federate(
         scheme=config.partition,
         records_per_user=config.records_per_user,
         alpha=config.alpha,
-        groups=config.groups,
+        groups=config.groups or max(1, min(5, config.users // 2)),
         auxiliary_records=config.auxiliary_records,
         rng=rng,
     )

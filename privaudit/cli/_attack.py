@@ -58,7 +58,9 @@ def register(app: typer.Typer) -> None:
         """
         import numpy as np
 
+        from privaudit.attacks.reidentification import PermutationLinking
         from privaudit.campaigns.cells import Cell, measure
+        from privaudit.campaigns.pa_cfl.plan import linking_cell, sequence_rounds
         from privaudit.campaigns.pa_cfl.scorers import scorers_for
         from privaudit.campaigns.runs import knowledge_of, open_run
         from privaudit.datasets import load_dataset
@@ -80,18 +82,36 @@ def register(app: typer.Typer) -> None:
         granted = frozenset(Capability) - {Capability(name) for name in withhold or ()}
         options.use_threads(threads)
         members = members_of(coalition)
-        cell = Cell(
-            attack=made,
-            coalition=Coalition(frozenset(members), granted),
-            label=" + ".join(members),
-            transcript=recorded.transcript,
-            digest=recorded.digest,
-            truth=recorded.truth or Truth(),
-            knowledge=knowledge_of(recorded),
-            scorers=scorers_for(made, recorded),
-            keep_guesses=True,
-            seed=seed or 0,
-        )
+        label, allied = " + ".join(members), Coalition(frozenset(members), granted)
+        if isinstance(made, PermutationLinking):
+            rounds = sequence_rounds(recorded)
+            if len(rounds) < 2:
+                raise _NotApplicable(
+                    f"attack '{made.name}' links two rounds; this run has sequences of {rounds}"
+                )
+            # The attack must not read who sent what: the last round goes under pseudonyms.
+            cell = linking_cell(
+                recorded,
+                made,
+                allied,
+                label=label,
+                probe=rounds[-1],
+                setting=f"round {rounds[-1]} under pseudonyms",
+                seed=seed or 0,
+            )
+        else:
+            cell = Cell(
+                attack=made,
+                coalition=allied,
+                label=label,
+                transcript=recorded.transcript,
+                digest=recorded.digest,
+                truth=recorded.truth or Truth(),
+                knowledge=knowledge_of(recorded),
+                scorers=scorers_for(made, recorded),
+                keep_guesses=True,
+                seed=seed or 0,
+            )
         # A wrong party is an error of the command, not a row of its result.
         recorded.transcript.view(cell.coalition)
         measurement = measure(cell)

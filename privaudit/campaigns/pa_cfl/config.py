@@ -8,9 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from privaudit.campaigns.simulation import FederationConfig, SimulationConfig
 from privaudit.configuration import validated
+from privaudit.errors import ConfigurationError
+from privaudit.protocols.federation import TrainingConfig
 from privaudit.protocols.pa_cfl import PACFLConfig
 
 __all__ = ["AuditConfig", "default_parameters"]
+
+
+#: Parameters that every protocol of this federation shares.
+_OF_TRAINING = frozenset(TrainingConfig.model_fields)
 
 
 def default_parameters(dataset: str) -> dict[str, Any]:
@@ -78,9 +84,20 @@ class AuditConfig(BaseModel):
         Raises
         ------
         ConfigurationError
-            If a parameter is unknown or out of range.
+            If a parameter is unknown or out of range, or does not fit an audit.
         """
-        return validated(PACFLConfig, self._merged(), where="parameters of protocol 'pa-cfl'")
+        config = validated(PACFLConfig, self._merged(), where="parameters of protocol 'pa-cfl'")
+        if config.top_k is not None:
+            raise ConfigurationError(
+                f"top_k = {config.top_k}: an audit attacks models of several sizes; give "
+                "top_k_fraction instead (the paper's is 0.0025)"
+            )
+        if not config.protection:
+            raise ConfigurationError(
+                "protection = false: an audit compares PA-CFL with its unprotected variant by "
+                "itself; leave protection on, or record one run with privaudit simulate"
+            )
+        return config
 
     def _merged(self) -> dict[str, Any]:
         return {**default_parameters(self.federation.dataset), **self.parameters}
@@ -100,8 +117,7 @@ class AuditConfig(BaseModel):
 
     def fedavg(self) -> SimulationConfig:
         """Return FedAvg on the same federation with the same training parameters."""
-        keys = ("rounds", "model", "local_epochs", "learning_rate", "batch_size", "update")
-        parameters = {k: v for k, v in self._merged().items() if k in keys}
+        parameters = {k: v for k, v in self._merged().items() if k in _OF_TRAINING}
         return SimulationConfig(
             protocol="fedavg",
             parameters=parameters,
@@ -133,7 +149,8 @@ class AuditConfig(BaseModel):
         if "model" in self.parameters and federation.dataset == dataset:
             parameters["model"] = self.parameters["model"]
         if fraction is not None:
-            parameters |= {"top_k_fraction": fraction, "epsilon0": self.protocol().epsilon0}
+            audited = {k: v for k, v in self._merged().items() if k not in _OF_TRAINING}
+            parameters = {**audited, **parameters, "top_k_fraction": fraction}
         return SimulationConfig(
             protocol="fedavg" if fraction is None else "pa-cfl",
             parameters=parameters,

@@ -29,7 +29,15 @@ from privaudit.protocols.pa_cfl import kinds
 from privaudit.scoring.linking import link_accuracy
 from privaudit.transcript import Capability, Coalition, PartyId, Truth
 
-__all__ = ["GRANTED", "Planned", "plan_probe", "plan_training", "plan_undefended"]
+__all__ = [
+    "GRANTED",
+    "Planned",
+    "linking_cell",
+    "plan_probe",
+    "plan_training",
+    "plan_undefended",
+    "sequence_rounds",
+]
 
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
 
@@ -237,13 +245,7 @@ def plan_training(
             None,
             True,
         )
-    rounds = sorted(
-        {
-            m.round
-            for m in run.transcript.messages
-            if m.kind == kinds.PERMUTATION_SEQUENCE and m.round
-        }
-    )
+    rounds = sequence_rounds(run)
     pairs = [(rounds[0], rounds[1])] if len(rounds) > 1 else []
     if len(rounds) > 2:
         pairs.append((rounds[0], rounds[-1]))
@@ -251,6 +253,12 @@ def plan_training(
         yield _linking(run, gallery, probe, setting=setting, seed=seed, headline=headline)
     if headline:
         yield from _inversion_of_training(run, setting=setting, seed=seed)
+
+
+def sequence_rounds(run: RecordedRun) -> list[int]:
+    """Return the rounds, ascending, in which users sent permutation sequences."""
+    sent = {m.round for m in run.transcript.messages if m.kind == kinds.PERMUTATION_SEQUENCE}
+    return sorted(t for t in sent if t is not None)
 
 
 def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iterator[Planned]:
@@ -270,23 +278,44 @@ def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iter
         )
 
 
-def _linking(
-    run: RecordedRun, gallery: int, probe: int, *, setting: str, seed: int, headline: bool
-) -> Planned:
-    rng = np.random.default_rng([seed, 4, gallery, probe])
+def linking_cell(
+    run: RecordedRun,
+    attack: PermutationLinking,
+    coalition: Coalition,
+    *,
+    label: str,
+    probe: int,
+    setting: str,
+    seed: int,
+) -> Cell:
+    """Return the cell in which the senders of round ``probe`` are hidden from the attack."""
+    rng = np.random.default_rng([seed, 4, probe])
     hidden, users = pseudonymise(
         run.transcript, kind=kinds.PERMUTATION_SEQUENCE, round=probe, rng=rng
     )
-    treated = f"{run.digest}:pseudonymised:{kinds.PERMUTATION_SEQUENCE}:{probe}:{seed}"
-    cell = Cell(
-        attack=PermutationLinking(gallery_round=gallery),
-        coalition=Coalition(frozenset({MS}), GRANTED),
-        label="MS",
+    return Cell(
+        attack=attack,
+        coalition=coalition,
+        label=label,
         transcript=hidden,
-        digest=treated,
+        digest=f"{run.digest}:pseudonymised:{kinds.PERMUTATION_SEQUENCE}:{probe}:{seed}",
         truth=linking_truth(run.transcript, users),
         knowledge=knowledge_of(run),
         scorers=(("link accuracy", link_accuracy, "proportion"),),
+        setting=setting,
+        seed=seed,
+    )
+
+
+def _linking(
+    run: RecordedRun, gallery: int, probe: int, *, setting: str, seed: int, headline: bool
+) -> Planned:
+    cell = linking_cell(
+        run,
+        PermutationLinking(gallery_round=gallery),
+        Coalition(frozenset({MS}), GRANTED),
+        label="MS",
+        probe=probe,
         setting=f"{setting}, round {probe} linked to round {gallery}",
         seed=seed,
     )
