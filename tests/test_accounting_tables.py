@@ -170,3 +170,17 @@ def test_an_infinite_bound_is_null_in_json_and_the_note_says_so() -> None:
     assert values["note"] == "upper is infinite"
     assert strict_json(json.dumps(values)) == values
     assert b"inf," not in csv_bytes([values])
+
+
+@pytest.mark.parametrize("epsilon0", [5.0, 15.0, 20.0, 30.0, 100.0])
+def test_no_method_called_proven_answers_less_than_a_pair_of_data_sets_shows(
+    epsilon0: float,
+) -> None:
+    cells = [Cell(epsilon0, 1e-5, n) for n in (4, 1000)]
+    for row in coordinate_rows(cells, methods=check_methods(["all"])):
+        lower, upper = best(row)
+        assert lower <= upper
+        for method in row.methods:
+            if method.status == "proven":
+                assert method.upper is not None
+                assert method.upper >= lower, (method, lower)

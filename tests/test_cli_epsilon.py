@@ -160,6 +160,22 @@ def test_the_vector_table_fits_80_columns_and_shows_the_best_bracket() -> None:
     assert "certified on a grid" in done.stdout
 
 
+def test_a_number_is_never_cut_by_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, _ = called(
+        capsys,
+        *("vector", "--eps0", "50", "--cluster-size", "3", "--dimension", "1000000000000"),
+        *("--rounds", "1000000000000"),
+    )
+    assert code == 0
+    (row,) = vector_rows([Cell(50.0, 1e-5, 3, 10**12, 10**12)])
+    values = record(row)
+    for name in ("paper_theorem2", "local", "basic", "refined"):
+        assert digits(values[name], "above") in out.split()
+
+
 def test_json_of_the_console_script_is_the_rows_of_the_accounting() -> None:
     done = script("shuffle", "--eps0", "1", "--cluster-size", "2..3", "--rounds", "1,2", "--json")
     assert done.returncode == 0, done.stderr

@@ -38,6 +38,8 @@ __all__ = [
     "vector_rows",
 ]
 
+#: Above it the numerical clone bounds would come out too small.
+_MOST_CLONES: Final = 20.0
 _ONE_ROUND = "stated for one round only"
 
 
@@ -90,7 +92,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class MethodBound:
-    """What one method answers for one cell; ``upper`` is None where it answers nothing."""
+    """What a method answers for a cell; ``upper`` is None where it answers nothing."""
 
     method: str
     upper: float | None
@@ -134,6 +136,11 @@ def _erlingsson_needs(n: int, epsilon0: float, delta: float) -> Sequence[str]:
         (delta <= 0.01, "delta <= 0.01"),
     )
     return [needed for met, needed in conditions if not met]
+
+
+def _clones_need(n: int, epsilon0: float, delta: float) -> Sequence[str]:
+    # The evaluation takes 1 - p for 1 / (1 + exp(epsilon0)), which beyond is lost to rounding.
+    return [] if epsilon0 <= _MOST_CLONES else [f"eps0 <= {_MOST_CLONES:g} to be evaluated"]
 
 
 _BALLE = "Balle, Bell, Gascón, Nissim, CRYPTO 2019"
@@ -185,12 +192,14 @@ METHODS: Final[Mapping[str, Method]] = {
         _ANY,
         "proven",
         fmt21_numerical,
+        _clones_need,
     ),
     "fmt23": Method(
         "Feldman, McMillan, Talwar, SODA 2023",
         "two-point randomized response; no proof for Laplace noise",
         "claimed by the paper",
         lambda n, e, d: fmt23_numerical(n, e, d)[0],
+        _clones_need,
         caveat=(
             "the authors' erratum (arXiv 2208.04591) restricts it to a class of randomizers: as "
             "published, not a guarantee here"
@@ -202,10 +211,7 @@ METHODS: Final[Mapping[str, Method]] = {
 def check_methods(names: Iterable[str]) -> tuple[str, ...]:
     """Return the methods named, each once, in the order given; ``all`` means every one.
 
-    Raises
-    ------
-    ConfigurationError
-        If there is none, or a name is unknown.
+    Raises ConfigurationError if there is none, or a name is unknown.
     """
     chosen: list[str] = []
     for name in names:
@@ -228,16 +234,13 @@ def coordinate_rows(cells: Iterable[Cell], *, methods: Sequence[str] = ()) -> It
 
     Parameters
     ----------
-    cells : iterable of Cell
     methods : sequence of str
         Keys of :data:`METHODS` to evaluate beside the exact blanket.
 
     Raises
     ------
     ConfigurationError
-        If a method is unknown.
-    OutOfDomainError
-        If a parameter of a cell is out of range.
+        If a method is unknown, or a parameter of a cell out of range.
 
     Examples
     --------
@@ -262,12 +265,14 @@ def _method_bound(name: str, cell: Cell) -> MethodBound:
     if cell.rounds != 1:
         return MethodBound(name, None, "out of domain", _ONE_ROUND)
     where = (cell.cluster_size, cell.epsilon0, cell.delta)
+    unmet = method.needs(*where)
+    if unmet:
+        note = f"out of domain: needs {', '.join(unmet)}"
+        return MethodBound(name, None, "out of domain", note)
     try:
         upper = method.bound(*where)
     except OutOfDomainError as error:
-        unmet = ", ".join(method.needs(*where))
-        note = f"needs {unmet}" if unmet else str(error)
-        return MethodBound(name, None, "out of domain", f"out of domain: {note}")
+        return MethodBound(name, None, "out of domain", f"out of domain: {error}")
     return MethodBound(name, upper, method.status, method.caveat)
 
 

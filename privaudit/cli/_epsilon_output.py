@@ -92,17 +92,20 @@ def show_table(
     """
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     view = Table(header_style="bold", box=box.SIMPLE_HEAD)
     view.padding = (0, 1, 0, 0)
-    for column in columns:
+    for position, column in enumerate(columns):
         words = column in text
+        longest = max(map(len, (column, *(row[position] for row in rows))))
         view.add_column(
             Text(column),
             justify="left" if words else "right",
             no_wrap=not words,
+            min_width=None if words else longest,
             overflow="fold",
         )
     for number, row in enumerate(rows):
@@ -110,7 +113,10 @@ def show_table(
     console = Console()
     # Not the title of the table, which would be wrapped at the table's width.
     console.print(Text(printable(title), style="bold"))
-    console.print(view)
+    # Never cropped: a cut exponent would be another number.
+    unbounded = console.options.update(width=10_000)
+    needed = Measurement.get(console, unbounded, view).minimum
+    console.print(view, width=max(console.width, needed), crop=False)
     for line in legend:
         console.print(Text(printable(line)))
 

@@ -234,9 +234,11 @@ def budget_curves(rows: Sequence[BudgetRow]) -> list[Curve]:
         for row in rows:
             value = getattr(row, bound)
             if row.role == role and row.rounds == 1 and value is not None:
-                worst[row.cluster_size] = max(value, worst.get(row.cluster_size, 0.0))
+                worst[row.honest_users] = max(value, worst.get(row.honest_users, 0.0))
         return tuple(worst.items())
 
     paper, local = points("paper", "upper"), points("local", "upper")
     upper, lower = points("bracket", "upper"), points("bracket", "lower")
-    return [Curve("", upper or local, lower, {"paper's Theorem 2": paper}, {"local": local})]
+    return [
+        Curve("", upper or local, lower, {"paper's Theorem 2": paper}, {"without shuffling": local})
+    ]
