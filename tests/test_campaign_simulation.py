@@ -11,7 +11,12 @@ import pytest
 from privaudit.campaigns.pa_cfl.audit import check_inputs, claim_folder
 from privaudit.campaigns.pa_cfl.config import AuditConfig
 from privaudit.campaigns.runs import open_run, recorded
-from privaudit.campaigns.simulation import FederationConfig, SimulationConfig, record_run
+from privaudit.campaigns.simulation import (
+    FederationConfig,
+    SimulationConfig,
+    federate,
+    record_run,
+)
 from privaudit.errors import (
     ConfigurationError,
     InvalidDataError,
@@ -142,13 +147,15 @@ def test_a_run_that_is_read_back_has_the_auxiliary_records_of_its_partition(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"federation": {"users": 4}}, "groups must be from 1 to 4"),
-        ({"parameters": {"top_k": 10**6}}, "k = 1000000 of d"),
+        ({"federation": {"users": 4, "groups": 5}}, "groups must be from 1 to 4"),
+        ({"parameters": {"top_k_fraction": 1.0}}, "k = 13706 of d"),
         ({"parameters": {"top_k": 0}}, "top_k = 0"),
+        ({"parameters": {"top_k": 20}}, "give top_k_fraction instead"),
+        ({"parameters": {"protection": False}}, "leave protection on"),
         ({"probe_fractions": [1e-9]}, "k = 0 of d"),
         ({"probe_users": 5000}, "5000"),
     ],
-    ids=["groups", "k too large", "k zero", "probe", "too many probe users"],
+    ids=["groups", "k too large", "k zero", "top_k", "PA-CFL*", "probe", "too many probe users"],
 )
 def test_an_audit_that_cannot_run_is_refused_before_its_folder_is_made(
     changes: dict[str, Any], says: str
@@ -160,6 +167,21 @@ def test_an_audit_that_cannot_run_is_refused_before_its_folder_is_made(
 
 def test_the_default_audit_passes_its_own_checks() -> None:
     check_inputs(AuditConfig())
+
+
+def test_few_users_are_spread_over_fewer_groups_unless_the_number_is_given() -> None:
+    groups = federate(FederationConfig(users=4, auxiliary_records=10), seed=0).groups
+    assert groups is not None
+    assert len(set(groups.tolist())) == 2
+
+
+def test_single_record_runs_have_the_audited_parameters() -> None:
+    parameters = {"epsilon0": 2.5, "similarity": "rbo", "learning_rate": 0.5}
+    probe = AuditConfig(parameters=parameters).probe(fraction=0.01)
+    assert probe.parameters["epsilon0"] == 2.5
+    assert probe.parameters["similarity"] == "rbo"
+    assert probe.parameters["top_k_fraction"] == 0.01
+    assert "learning_rate" not in probe.parameters
 
 
 def test_an_audits_folder_is_taken_again_by_the_same_configuration_only(tmp_path: Path) -> None:

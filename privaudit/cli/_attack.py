@@ -43,8 +43,8 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option(
                 "--auxiliary",
-                help="Data set (or .npz) with records like the users', for attacks that need some. "
-                "[default: those that a simulation kept apart]",
+                help="Data set (or .npz) with records like the users', for attacks that need some.",
+                show_default="those that a simulation kept apart",
             ),
         ] = None,
         data_root: options.DataRoot = None,

@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
         seed: options.Seed = None,
         delta: Annotated[
             float | None,
-            typer.Option("--delta", help="At which epsilon is stated. [default: 1e-5]"),
+            typer.Option("--delta", help="At which epsilon is stated.", show_default="1e-5"),
         ] = None,
         jobs: Annotated[
             int, typer.Option("-j", "--jobs", min=1, help="Worker processes for the attacks.")

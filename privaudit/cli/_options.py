@@ -34,7 +34,7 @@ Force: TypeAlias = Annotated[
 ]
 Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 Seed: TypeAlias = Annotated[
-    int | None, typer.Option("--seed", min=0, help="Seed of everything random. [default: 0]")
+    int | None, typer.Option("--seed", min=0, help="Seed of everything random.", show_default="0")
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
 DataRoot: TypeAlias = Annotated[
@@ -47,9 +47,11 @@ DataRoot: TypeAlias = Annotated[
 ]
 Dataset: TypeAlias = Annotated[
     str | None,
-    typer.Option("--dataset", help="Data set, or an .npz file. [default: digits, embedded]"),
+    typer.Option("--dataset", help="Data set, or an .npz file.", show_default="digits, embedded"),
 ]
-Users: TypeAlias = Annotated[int | None, typer.Option("--users", help="Users N. [default: 20]")]
+Users: TypeAlias = Annotated[
+    int | None, typer.Option("--users", help="Users N.", show_default="20")
+]
 Rounds: TypeAlias = Annotated[int | None, typer.Option("--rounds", help="Rounds T.")]
 Partition: TypeAlias = Annotated[
     str | None,
