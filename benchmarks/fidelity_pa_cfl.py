@@ -33,7 +33,7 @@ from _fidelity_verdicts import CLAIMS, Results, scores, verdicts
 
 from privaudit.campaigns.pa_cfl.config import default_parameters
 from privaudit.datasets import load_dataset
-from privaudit.errors import DatasetNotFoundError, PrivauditError
+from privaudit.errors import ConfigurationError, DatasetNotFoundError, PrivauditError
 
 Part = Callable[[Setting, int, Path | None], dict[str, Any]]
 PARTS: Mapping[str, Part] = {
@@ -95,9 +95,13 @@ def measured(
     file = None if keep is None else keep / f"{setting.dataset}-{name}-seed-{seed}.json"
     if file is not None and file.is_file():
         stored = json.loads(file.read_text(encoding="utf-8"))
-        if stored["setting"] == described:
-            value: dict[str, Any] = stored["value"]
-            return value
+        if stored["setting"] != described:
+            raise ConfigurationError(
+                f"{file} was measured with other settings (rounds, records or training) than are "
+                "asked for now; give another folder with --keep, or delete the file"
+            )
+        value: dict[str, Any] = stored["value"]
+        return value
     start = time.perf_counter()
     value = PARTS[name](setting, seed, data_root)
     took = time.perf_counter() - start

@@ -15,6 +15,7 @@ import pytest
 
 from privaudit.campaigns.simulation import federate, simulate
 from privaudit.datasets import load_dataset
+from privaudit.errors import ConfigurationError
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.transcript import MemoryRecorder
 
@@ -284,7 +285,7 @@ def test_a_diverged_run_is_printed_with_its_round(rules, tiny):
     assert "diverged at round 2 (1 of 1)" in text
 
 
-def test_a_kept_part_is_reused_only_for_the_same_setting(script, tiny, tmp_path):
+def test_a_kept_part_is_reused_and_never_overwritten_by_another_setting(script, tiny, tmp_path):
     first = script.measured("overlap", tiny, 0, data_root=None, keep=tmp_path)
     (file,) = tmp_path.iterdir()
     stored = json.loads(file.read_text())
@@ -293,8 +294,9 @@ def test_a_kept_part_is_reused_only_for_the_same_setting(script, tiny, tmp_path)
     again = script.measured("overlap", tiny, 0, data_root=None, keep=tmp_path)
     assert again == {"curves": "kept"}
     other = replace(tiny, overlap_records_per_label=3)
-    fresh = script.measured("overlap", other, 0, data_root=None, keep=tmp_path)
-    assert fresh["curves"].keys() == first["curves"].keys()
+    with pytest.raises(ConfigurationError, match="other settings"):
+        script.measured("overlap", other, 0, data_root=None, keep=tmp_path)
+    assert json.loads(file.read_text())["value"] == {"curves": "kept"}
 
 
 def test_the_same_seed_gives_the_same_figures(measures, tiny, tiny_results):
