@@ -46,7 +46,24 @@ def test_one_clone_has_the_renyi_divergence_of_the_laplace_mechanism() -> None:
     assert laplace <= three_atoms <= (alpha - 1) * alpha * t * t / 2
 
 
-@pytest.mark.parametrize("n", [2, 4, 5, 10])
+@pytest.mark.slow
+def test_all_vector_bounds_of_the_reference_are_reached_or_improved(
+    reference: dict[str, Any],
+) -> None:
+    for row in reference["vector_level"]["rows"]:
+        found = accounting.vector_budget({row["n"]: row["T"]}, float(row["eps0"]), row["delta"])
+        bounds = (found.floor.lower, found.refined.upper, found.basic.upper, found.local.upper)
+        values = [bound for bound in bounds if bound is not None]
+        assert len(values) == 4
+        assert values == sorted(values)
+        # Finer cells improve on the reference where it is loose: epsilon0 = 4 and large clusters.
+        for bound, name in ((found.basic, "shuffled_basic"), (found.refined, "shuffled_refined")):
+            expected = row[f"{name}_rdp_eps"]
+            assert bound.upper is not None
+            assert 0.88 * expected <= bound.upper <= 1.02 * expected
+
+
+@pytest.mark.parametrize("n", [2, 4, 10])
 def test_vector_bounds_agree_with_the_reference(reference: dict[str, Any], n: int) -> None:
     rows = [r for r in reference["vector_level"]["rows"] if r["n"] == n and r["eps0"] in (0.5, 2)]
     assert rows
@@ -123,3 +140,62 @@ def test_few_coordinates_have_no_spread_input_floor_and_a_pure_bound() -> None:
     assert found.refined.upper == pytest.approx(1.0)
     assert found.local.lower is None
     assert not found.floor.domain_ok
+
+
+def test_one_clone_lies_between_the_laplace_divergence_and_zcdp(reference: dict[str, Any]) -> None:
+    for row in reference["rdp_laplace_reference"]:
+        alpha, t = row["alpha"], row["t"]
+        if (alpha - 1) * t > 300:
+            continue
+        moment = clone_moments(1, t, np.array([alpha]))
+        bound = float(np.log1p(moment[0])) / (alpha - 1)
+        assert row["rdp"] * (1 - 1e-9) <= bound
+        assert bound <= row["zcdp_upper"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("t", "alpha"), [(0.5, 2.0), (1.0, 4.0), (2.0, 6.5)])
+def test_two_clones_bound_the_divergence_found_by_quadrature(t: float, alpha: float) -> None:
+    # E[S_u^alpha S_-u^(1 - alpha)] over two reports ~ Laplace(0, 1), mass by mass on a fine grid.
+    u = t / 2
+    edges = np.concatenate(([-u - 1], np.linspace(-u, u, 1501), [u + 1]))
+    cumulative = np.where(edges < 0, np.exp(np.minimum(edges, 0)) / 2, 1 - np.exp(-edges) / 2)
+    cumulative[0], cumulative[-1] = 0.0, 1.0
+    mass, w = np.diff(cumulative), 0.5 * (edges[1:] + edges[:-1])
+    up = np.exp(np.abs(w) - np.abs(w - u))
+    down = np.exp(np.abs(w) - np.abs(w + u))
+    first, second = (up[:, None] + up) / 2, (down[:, None] + down) / 2
+    exact = float(mass @ (first**alpha * second ** (1 - alpha)) @ mass)
+    bound = 1 + float(clone_moments(2, t, np.array([alpha]))[0])
+    theorem_b = math.exp((alpha - 1) * alpha * float(zcdp_of_clones(2, t)))
+    assert exact <= bound <= theorem_b
+    assert math.log(bound) <= 1.35 * math.log(exact)
+
+
+@pytest.mark.parametrize("epsilon0", [10.0, 100.0])
+def test_large_budgets_are_answered(epsilon0: float) -> None:
+    found = accounting.vector_budget({4: 50}, epsilon0, 1e-5)
+    assert found.floor.lower is not None
+    assert found.refined.upper is not None
+    assert found.local.upper is not None
+    assert found.floor.lower <= found.refined.upper <= found.local.upper < math.inf
+
+
+def test_the_default_dimension_is_never_few() -> None:
+    # A tiny delta: pure composition of 1,000 coordinates would be less than the Renyi bound.
+    few = accounting.vector_budget({1: 1}, 1.0, 1e-300, dimension=1000).local.upper
+    many = accounting.vector_budget({1: 1}, 1.0, 1e-300).local.upper
+    assert few == pytest.approx(math.sqrt(1000))
+    assert many is not None
+    assert many > 37
+
+
+def test_very_large_clusters_keep_a_bound() -> None:
+    found = accounting.vector_budget({100_000: 1}, 1.0, 1e-6)
+    assert found.refined.upper is not None
+    assert found.floor.lower is not None
+    assert found.floor.lower < found.refined.upper < 0.1
+
+
+def test_moments_beyond_float64_raise_rather_than_answer() -> None:
+    with pytest.raises(accounting.NumericalError, match="not finite"):
+        clone_moments(1, 80.0, np.array([20.0]))

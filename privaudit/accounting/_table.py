@@ -119,7 +119,7 @@ class CellTable:
 def _closed_exponents(t: float, nodes: Counts, alpha: Array) -> Array:
     """Return Theorem B's bound on ln A_k, or pure t-DP's where that is less: (nodes, orders)."""
     exponent = np.outer(zcdp_of_clones(nodes.astype(np.float64), t), alpha * (alpha - 1))
-    return np.asarray(np.minimum(exponent, np.minimum((alpha - 1) * t, 700.0)), dtype=np.float64)
+    return np.asarray(np.minimum(exponent, (alpha - 1) * t), dtype=np.float64)
 
 
 def _ends(first: float, last: float, slack: float) -> Array:

@@ -37,6 +37,8 @@ Array = NDArray[np.float64]
 
 #: Clusters beyond this size are accounted as if they had no more users.
 _MOST_USERS = 2000
+#: Orders with (alpha - 1) epsilon0 beyond it overflow float64: the local bound stands for them.
+_MOST_NATS = 500.0
 #: Most rounds of splitting the cells that decide a bound.
 _ROUNDS = 60
 #: Factors by which lambda is raised above the least possible one, in search of the best trade.
@@ -68,14 +70,16 @@ def clone_harmonic(n: int, gamma: float) -> float:
     return -math.expm1(n * math.log1p(-gamma)) / (n * gamma)
 
 
-def orders_for(rho_low: float, rho_high: float, delta: float) -> tuple[float, ...]:
+def orders_for(rho_low: float, rho_high: float, delta: float, epsilon0: float) -> tuple[float, ...]:
     """Return Renyi orders that cover the best ones for zCDP budgets in [rho_low, rho_high].
 
-    They are taken from one fixed grid, ``1 + 2**(i / 4)``, so that queries share tables.
+    They are taken from one fixed grid, ``1 + 2**(i / 4)``, so that queries share tables, and kept
+    to those whose moments fit in float64 at ``epsilon0``.
     """
     low = 0.5 * math.sqrt(math.log(1 / delta) / rho_high)
     high = 2.0 * math.sqrt(math.log(1 / delta) / rho_low)
-    first, last = math.floor(4 * math.log2(low)), math.ceil(4 * math.log2(high))
+    last = min(math.ceil(4 * math.log2(high)), math.floor(4 * math.log2(_MOST_NATS / epsilon0)))
+    first = min(math.floor(4 * math.log2(low)), last - 8)
     return tuple(1 + 2.0 ** (i / 4) for i in range(first, last + 1))
 
 
@@ -101,6 +105,9 @@ def certified_renyi(n: int, epsilon0: float, orders: tuple[float, ...]) -> Vecto
     if n == 1:
         return VectorRenyi(orders, local, local, local, True)
     known = _known(n, epsilon0)
+    for order, bound in zip(orders, local, strict=True):
+        if (order - 1) * epsilon0 > _MOST_NATS:
+            known[order] = bound, bound, True
     missing = tuple(a for a in orders if a not in known)
     if missing:
         found = _certify(min(n, _MOST_USERS), epsilon0, missing, closed=False)

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from privaudit.accounting._blanket import blanket_epsilon, dataset_epsilon
-from privaudit.accounting.bracket import Bracket, check_count, check_delta, check_epsilon0
+from privaudit.accounting.bracket import (
+    Bracket,
+    OutOfDomainError,
+    check_count,
+    check_delta,
+    check_epsilon0,
+)
 
 __all__ = ["coordinate_bracket", "coordinate_upper"]
+
+#: Beyond it a query takes minutes.
+LARGEST_CLUSTER = 2_000_000
 
 _THEOREM = (
     "upper: exact privacy blanket (Balle, Bell, Gascón, Nissim 2019, Lemma 5.3, evaluated by a "
@@ -15,6 +24,11 @@ _THEOREM = (
 
 def _check(n: int, epsilon0: float, delta: float) -> None:
     check_count("n", n)
+    if n > LARGEST_CLUSTER:
+        raise OutOfDomainError(
+            f"clusters of up to {LARGEST_CLUSTER} users are computed, got {n}; the upper bound for "
+            f"{LARGEST_CLUSTER} holds for more"
+        )
     check_epsilon0(epsilon0)
     check_delta(delta)
 
@@ -34,7 +48,7 @@ def coordinate_upper(n: int, epsilon0: float, delta: float) -> float:
     Raises
     ------
     OutOfDomainError
-        Unless n >= 1, epsilon0 > 0 and 0 < delta < 1.
+        Unless 1 <= n <= 2,000,000, epsilon0 > 0 and 0 < delta < 1.
     NumericalError
         If an intermediate value is not finite.
 

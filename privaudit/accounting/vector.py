@@ -170,7 +170,7 @@ def _check_releases(releases: Mapping[ShuffledVector, int], delta: float) -> Non
 
 
 def vector_budget(
-    rounds: Mapping[int, int], epsilon0: float, delta: float, *, dimension: int = MANY_COORDINATES
+    rounds: Mapping[int, int], epsilon0: float, delta: float, *, dimension: int = 10**9
 ) -> VectorBudget:
     """Bound epsilon of the jointly clipped vector over rounds with the cluster sizes given.
 
@@ -182,7 +182,7 @@ def vector_budget(
         Budget of one coordinate: noise scale 2 * clip_norm / epsilon0.
     delta : float
     dimension : int
-        Coordinates; it matters only where there are few of them.
+        Coordinates, or more than there are; it matters only where there are few of them.
 
     Returns
     -------
@@ -221,7 +221,8 @@ def compose_vectors(releases: Mapping[ShuffledVector, int], delta: float) -> Vec
         count * local_zcdp(r.epsilon0) * clone_harmonic(r.honest_users, math.exp(-r.epsilon0 / 2))
         for r, count in releases.items()
     )
-    orders = orders_for(mu_squared / 2, 1.1 * rho_high, delta)
+    largest = max(r.epsilon0 for r in releases)
+    orders = orders_for(mu_squared / 2, 1.1 * rho_high, delta, largest)
     basic_rdp, refined_rdp = np.zeros(len(orders)), np.zeros(len(orders))
     convex = True
     for release, count in releases.items():
