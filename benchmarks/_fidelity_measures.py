@@ -27,7 +27,7 @@ from privaudit.datasets import load_dataset
 from privaudit.datasets.base import ClientData, Dataset, FederatedData, LabelledImages
 from privaudit.protocols.base import RunOutcome
 from privaudit.protocols.pa_cfl import kinds
-from privaudit.protocols.pa_cfl.preclustering import partition_by_spanning_tree
+from privaudit.protocols.pa_cfl.preclustering import davies_bouldin, partition_by_spanning_tree
 from privaudit.similarity import cosine_distances, pairwise_distances
 from privaudit.transcript import JSON, Array, Message, NullRecorder, PartyId
 
@@ -172,21 +172,26 @@ def distances_by_similarity(sequences: Array, updates: Array) -> dict[str, Dista
     return found
 
 
-def partition_row(distances: Distances, groups: Array) -> dict[str, float]:
-    """Judge one matrix by the known groups: the paper's partition, and references beside it."""
+def partition_row(distances: Distances, groups: Array) -> dict[str, float | None]:
+    """Judge one matrix by the known groups: the paper's partition, and references beside it.
+
+    ``dbi_found`` and ``dbi_groups`` are the Davies-Bouldin index of the partition that skips
+    rejected edges (None for one cluster) and that of the known groups: if the second is smaller,
+    the search missed a partition that its own criterion prefers.
+    """
     same = np.equal.outer(groups, groups)
     apart = ~np.eye(len(groups), dtype=bool)
     tree = linkage(squareform(distances, checks=False), method="average")
     cut = fcluster(tree, t=len(np.unique(groups)), criterion="maxclust")
+    stop = partition_by_spanning_tree(distances, edge_rule="stop")
+    skip = partition_by_spanning_tree(distances, edge_rule="skip")
     return {
-        "stop": adjusted_rand_score(
-            groups, partition_by_spanning_tree(distances, edge_rule="stop").assignment
-        ),
-        "skip": adjusted_rand_score(
-            groups, partition_by_spanning_tree(distances, edge_rule="skip").assignment
-        ),
+        "stop": adjusted_rand_score(groups, stop.assignment),
+        "skip": adjusted_rand_score(groups, skip.assignment),
         "average_linkage": adjusted_rand_score(groups, cut),
         "within_between": float(distances[same & apart].mean() / distances[~same].mean()),
+        "dbi_found": skip.davies_bouldin if np.isfinite(skip.davies_bouldin) else None,
+        "dbi_groups": davies_bouldin(distances, groups)[0],
     }
 
 

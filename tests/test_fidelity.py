@@ -150,6 +150,15 @@ def test_clear_blocks_are_found_by_every_partition_and_their_ratio_is_exact(meas
     row = measures.partition_row(distances, groups)
     assert row["skip"] == row["stop"] == row["average_linkage"] == 1.0
     assert row["within_between"] == pytest.approx(0.1)
+    # Mean distance to the medoid 3/4 in each block, medoids 10 apart: 2 * 0.75 / 10.
+    assert row["dbi_found"] == row["dbi_groups"] == pytest.approx(0.15)
+
+
+def test_one_cluster_has_no_index(measures):
+    groups = np.array([0, 0, 1])
+    row = measures.partition_row(np.ones((3, 3)) - np.eye(3), groups)
+    assert row["dbi_found"] is None
+    assert row["skip"] == 0.0
 
 
 def test_blocks_of_other_groups_have_no_agreement(measures):
