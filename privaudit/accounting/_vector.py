@@ -52,15 +52,16 @@ class VectorRenyi:
     Attributes
     ----------
     orders, local, basic, refined : tuple of float
-    convex : bool
-        Whether A_k was convex in k on the whole table; the refined bound needs it.
+    convex : tuple of bool
+        Whether A_k was convex in k on the whole table. The refined bound needs it; for orders
+        without it the basic bound stands in its place.
     """
 
     orders: tuple[float, ...]
     local: tuple[float, ...]
     basic: tuple[float, ...]
     refined: tuple[float, ...]
-    convex: bool
+    convex: tuple[bool, ...]
 
 
 def clone_harmonic(n: int, gamma: float) -> float:
@@ -103,7 +104,7 @@ def certified_renyi(n: int, epsilon0: float, orders: tuple[float, ...]) -> Vecto
     """
     local = tuple(a * epsilon0**2 / 2 for a in orders)
     if n == 1:
-        return VectorRenyi(orders, local, local, local, True)
+        return VectorRenyi(orders, local, local, local, (True,) * len(orders))
     known = _known(n, epsilon0)
     for order, bound in zip(orders, local, strict=True):
         if (order - 1) * epsilon0 > _MOST_NATS:
@@ -118,7 +119,7 @@ def certified_renyi(n: int, epsilon0: float, orders: tuple[float, ...]) -> Vecto
             ]
         known.update(zip(missing, found, strict=True))
     basic, refined, convex = zip(*(known[a] for a in orders), strict=True)
-    return VectorRenyi(orders, local, basic, refined, all(convex))
+    return VectorRenyi(orders, local, basic, refined, convex)
 
 
 @functools.lru_cache(maxsize=256)

@@ -224,16 +224,17 @@ def compose_vectors(releases: Mapping[ShuffledVector, int], delta: float) -> Vec
     largest = max(r.epsilon0 for r in releases)
     orders = orders_for(mu_squared / 2, 1.1 * rho_high, delta, largest)
     basic_rdp, refined_rdp = np.zeros(len(orders)), np.zeros(len(orders))
-    convex = True
+    all_convex = np.ones(len(orders), dtype=np.bool_)
     for release, count in releases.items():
         one = certified_renyi(release.honest_users, release.epsilon0, orders)
         basic_rdp += count * np.asarray(one.basic)
         refined_rdp += count * np.asarray(one.refined)
-        convex = convex and one.convex
+        all_convex &= np.asarray(one.convex)
     pure = sum(count * r.epsilon0 * math.sqrt(r.dimension) for r, count in releases.items())
     local = min(epsilon_of_zcdp(rho, delta), pure * (1 + 1e-12))
     basic = min(local, epsilon_from_rdp(orders, basic_rdp, delta)[0])
-    refined = min(basic, epsilon_from_rdp(orders, refined_rdp, delta)[0])
+    refined, order = epsilon_from_rdp(orders, refined_rdp, delta)
+    refined, convex = min(basic, refined), bool(all_convex[orders.index(order)])
     floor = epsilon_of_gaussian(math.sqrt(mu_squared), delta)
     unshuffled_floor = epsilon_of_gaussian(math.sqrt(2 * rho), delta)
     many = min(r.dimension for r in releases) >= MANY_COORDINATES
@@ -284,7 +285,10 @@ def compose_vectors(releases: Mapping[ShuffledVector, int], delta: float) -> Vec
             domain_ok=convex,
             unit=_UNIT,
             assumptions=(*shuffled, "A_k convex in k (checked on the table, not proven)"),
-            note=floor_note if convex else "A_k is not convex on the table: the basic bound stands",
+            note=floor_note
+            if convex
+            else f"{floor_note}; at order {order:.3g} A_k is not convex on the table, so the basic "
+            "bound stands there",
         ),
         floor=Bracket(
             lower=floor,
