@@ -23,6 +23,13 @@ __all__ = [
 ]
 
 
+_WORDS = {
+    "clipping": ("joint-l2", "per-coordinate"),
+    "clip_source": ("fixed", "median-of-users"),
+    "shuffle": ("none", "per-coordinate", "whole-report"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LaplaceVector:
     """One report: a vector, clipped, with Laplace noise on each coordinate.
@@ -61,6 +68,11 @@ class LaplaceVector:
             raise ConfigurationError(f"dimension must be >= 1, got {self.dimension}")
         if not self.clip_norm > 0:
             raise ConfigurationError(f"clip_norm must be > 0, got {self.clip_norm}")
+        for name, allowed in _WORDS.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigurationError(
+                    f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +142,9 @@ def event_from_json(value: Any) -> PrivacyEvent:
             unit=str(value["unit"]),
             relation=value["relation"],
         )
-    except (KeyError, TypeError) as error:
+    except ConfigurationError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"not a privacy event ({error!r}); mechanisms known are {', '.join(sorted(kinds))}"
         ) from error

@@ -203,3 +203,9 @@ def test_large_epsilon0_lower_bounds_agree_with_importance_sampling(n: int, epsi
     values = np.maximum(sums, 0) * np.exp(-theta * sums) * scale**n / n
     error = 4 * values.std() / math.sqrt(trials)
     assert dataset_delta(n, 2 * h, 1, epsilon) == pytest.approx(values.mean(), abs=error)
+
+
+@pytest.mark.parametrize("epsilon0", [20.0, 30.0, 50.0, 100.0])
+def test_the_clone_bound_is_never_below_the_truth_at_large_local_budgets(epsilon0: float) -> None:
+    # With one clone or none among four users, amplification is void: nearly epsilon0 is the truth.
+    assert epsilon0 - 1e-3 < fmt21_numerical(4, epsilon0, 1e-5) <= epsilon0

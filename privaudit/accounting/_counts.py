@@ -67,19 +67,23 @@ def clone_delta(n: int, epsilon0: float, epsilon: float, *, rate: float) -> floa
     """
     from scipy import special, stats
 
-    p = 1 / (1 + math.exp(-epsilon0))
-    e = math.exp(epsilon)
+    # The rarer answer has its own formula: 1 - p is lost to rounding from epsilon0 = 20 on.
+    p, q = float(special.expit(epsilon0)), float(special.expit(-epsilon0))
     clones, weights, out = _window(n - 1, rate)
-    place = (clones + 1) * (e * p - (1 - p)) / ((2 * p - 1) * (1 + e))
-    least = np.floor(place).astype(np.int64) + 1
-    some = least <= clones + 1
-    c, a, w = clones[some], least[some], weights[some]
-    # sum over A+Delta >= a: (p - e (1-p)) P(A >= a-1) + ((1-p) - e p) P(A >= a).
-    beyond = np.where(a <= c, special.bdtrc(a - 1, np.maximum(c, 1), 0.5), 0.0)
-    beyond = np.where((c == 0) & (a <= 0), 1.0, beyond)
-    at = stats.binom.pmf(a - 1, c, 0.5)
-    gain = (p - e * (1 - p)) * at - math.expm1(epsilon) * beyond
-    total = float(w @ np.maximum(gain, 0.0)) * (1 + 1e-9) + out
+    place = (clones + 1) * (special.expit(epsilon) * p - special.expit(-epsilon) * q)
+    place /= math.tanh(epsilon0 / 2)
+    # Rounding may put the best first count one off; the greatest of the neighbours is taken.
+    best = np.zeros(clones.size)
+    more = q * math.exp(epsilon) * math.expm1(epsilon0 - epsilon)
+    for step in (0, 1, 2):
+        first = np.minimum(np.floor(place).astype(np.int64) + step, clones + 1)
+        # sum over A+Delta >= a: (p - e q) P(A >= a-1) + (q - e p) P(A >= a), with e = exp(epsilon)
+        # and p - e q without cancellation, since p = exp(epsilon0) q.
+        beyond = special.bdtrc(first - 1, np.maximum(clones, 1), 0.5)
+        beyond = np.where(first > clones, 0.0, np.where(first <= 0, 1.0, beyond))
+        at = stats.binom.pmf(first - 1, clones, 0.5)
+        best = np.maximum(best, more * at - math.expm1(epsilon) * beyond)
+    total = float(weights @ best) * (1 + 1e-9) + out
     return check_finite("the divergence of the clone pair", total)
 
 
@@ -136,17 +140,17 @@ def randomized_response_epsilon(n: int, epsilon0: float, delta: float) -> float:
     >>> round(randomized_response_epsilon(2, 0.5, 0.01), 4)
     0.4739
     """
-    from scipy import stats
+    from scipy import special, stats
 
     _check(n, epsilon0, delta)
-    p = 1 / (1 + math.exp(-epsilon0))
+    p, q = float(special.expit(epsilon0)), float(special.expit(-epsilon0))
     worst = 0.0
     for ones in range(n):
         others = np.convolve(
             stats.binom.pmf(np.arange(ones + 1), ones, p),
-            stats.binom.pmf(np.arange(n - ones), n - 1 - ones, 1 - p),
+            stats.binom.pmf(np.arange(n - ones), n - 1 - ones, q),
         )
-        first, second = _one_more(others, p), _one_more(others, 1 - p)
+        first, second = _one_more(others, p), _one_more(others, q)
 
         def profile(epsilon: float, a: Array = first, b: Array = second) -> float:
             return float(np.maximum(a - math.exp(epsilon) * b, 0.0).sum())
