@@ -208,4 +208,4 @@ def test_large_epsilon0_lower_bounds_agree_with_importance_sampling(n: int, epsi
 @pytest.mark.parametrize("epsilon0", [20.0, 30.0, 50.0, 100.0])
 def test_the_clone_bound_is_never_below_the_truth_at_large_local_budgets(epsilon0: float) -> None:
     # With one clone or none among four users, amplification is void: nearly epsilon0 is the truth.
-    assert epsilon0 - 1e-3 < fmt21_numerical(4, epsilon0, 1e-5) <= epsilon0
+    assert epsilon0 - 1e-3 < accounting.fmt21_numerical(4, epsilon0, 1e-5) <= epsilon0
