@@ -51,9 +51,10 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Audit a protocol end to end and write the report: OUT/report.html, .json and .md.
 
-        The same command on the same folder resumes. The exit code is 0 when the report is
-        complete, whatever it found; 1 if an attack shows a larger epsilon than was proven, which
-        means that something is wrong with this tool or the protection it ran.
+        The same command on the same folder resumes. The exit code is 0
+        when the report is complete, whatever it found; 1 if an attack
+        shows a larger epsilon than was proven, which means that this tool
+        or the protection it ran is wrong.
         """
         if subject not in AUDITABLE:
             raise ConfigurationError(
