@@ -7,13 +7,16 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privaudit import accounting
 from privaudit.accounting import OutOfDomainError
-from privaudit.accounting._blanket import blanket_delta, dataset_delta
+from privaudit.accounting._blanket import _frame, _pair, blanket_delta, dataset_delta
+from privaudit.accounting._lattice import LatticeLaw, round_up
+from privaudit.accounting._sums import expected_positive_part
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +109,55 @@ def test_parameters_outside_the_domain_are_refused(n: int, epsilon0: float, delt
     for function in (accounting.coordinate_upper, accounting.fmt21_closed_form):
         with pytest.raises(OutOfDomainError):
             function(n, epsilon0, delta)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    masses=st.lists(st.floats(1e-6, 1.0), min_size=3, max_size=12),
+    below=st.integers(1, 11),
+    n=st.integers(1, 200),
+)
+def test_tilted_transform_agrees_with_direct_convolution(
+    masses: list[float], below: int, n: int
+) -> None:
+    weights = np.array(masses) / sum(masses)
+    origin = -float(min(below, weights.size - 1))
+    support = origin + np.arange(weights.size)
+    if float(weights @ support) > 0:
+        weights = weights[::-1].copy()
+        origin = -float(support[-1])
+        support = origin + np.arange(weights.size)
+    law = LatticeLaw(origin, 1.0, weights)
+    direct = np.ones(1)
+    for _ in range(n):
+        direct = np.convolve(direct, weights)
+    sums = n * origin + np.arange(direct.size)
+    expected = float(np.maximum(sums, 0) @ direct)
+    upper = expected_positive_part(law, n, upper=True)
+    lower = expected_positive_part(law, n, upper=False)
+    assert lower <= expected * (1 + 1e-12)
+    assert upper >= expected * (1 - 1e-12)
+    assert upper - lower <= 1e-6 * upper
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    n=st.integers(1, 300),
+    epsilon0=st.floats(0.1, 6.0),
+    share=st.floats(0.01, 0.99),
+    others=st.sampled_from((-1, 0, 1)),
+)
+def test_lattices_rounded_either_way_bracket_the_divergence(
+    n: int, epsilon0: float, share: float, others: int
+) -> None:
+    epsilon = share * epsilon0
+    lower = dataset_delta(n, epsilon0, others, epsilon)
+    # The same pair on a lattice rounded the other way, and the blanket, which bounds every pair.
+    loss = _pair(epsilon0, others, epsilon)
+    theta, points = _frame(loss, n, 1)
+    upper = expected_positive_part(round_up(loss, n, theta, points), n, upper=True) / n
+    blanket = blanket_delta(n, epsilon0, math.exp(-epsilon0 / 2), epsilon)
+    assert lower <= upper * (1 + 1e-12)
+    assert lower <= blanket
+    if upper > 1e-14:
+        assert upper - lower <= 0.02 * upper + 1e-14
