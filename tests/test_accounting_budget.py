@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import subprocess
 import sys
@@ -157,3 +158,29 @@ def test_importing_accounting_stays_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_more_colluding_users_than_a_cluster_holds_leave_the_target_alone() -> None:
+    found = budget([shuffled(1, USERS)], delta=DELTA, colluding_users=9)
+    assert {row.honest_users for row in found.rows} == {1}
+    assert any("colluding users" in flag for flag in found.flags)
+
+
+def test_rounds_with_different_budgets_are_composed_together() -> None:
+    found = budget([shuffled(1, USERS), shuffled(2, USERS, epsilon0=2.0)], delta=DELTA)
+    first = accounting.ShuffledVector(6, 1.0, 1000)
+    second = accounting.ShuffledVector(6, 2.0, 1000)
+    expected = accounting.compose_vectors({first: 1, second: 1}, DELTA)
+    assert upper(found, REFINED, size=6, rounds=2) == expected.refined.upper
+    single = accounting.compose_vectors({second: 1}, DELTA).refined.upper
+    assert expected.refined.upper is not None
+    assert single is not None
+    assert expected.refined.upper > single
+
+
+def test_a_bracket_that_contradicts_itself_is_refused() -> None:
+    bracket = accounting.coordinate_bracket(2, 1.0, DELTA)
+    with pytest.raises(ConfigurationError, match="exceeds the upper bound"):
+        dataclasses.replace(bracket, lower=2.0)
+    with pytest.raises(ConfigurationError, match="must be >= 0"):
+        dataclasses.replace(bracket, lower=None, upper=math.nan)
