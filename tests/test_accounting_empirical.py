@@ -7,12 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+import game_laws
 import numpy as np
 import pytest
 from scipy import stats
 
 from privaudit import accounting
-from privaudit.accounting import empirical, games
+from privaudit.accounting import empirical
 from privaudit.errors import ConfigurationError, InvalidDataError
 
 DELTA = 1e-5
@@ -52,7 +53,7 @@ def test_audits_stay_below_the_proven_bound_over_20_seeds() -> None:
     exceeded = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        first, second = games.coordinate_game(n, epsilon0, trials=20_000, rng=rng)
+        first, second = game_laws.coordinate_game(n, epsilon0, trials=20_000, rng=rng)
         found = empirical.clopper_pearson_epsilon(first, second, delta=DELTA, rng=rng)
         exceeded += found.lower > upper
     assert exceeded == 0
@@ -61,7 +62,7 @@ def test_audits_stay_below_the_proven_bound_over_20_seeds() -> None:
 def test_single_coordinate_audit_reaches_the_reference() -> None:
     # n = 4, epsilon0 = 1, N = 1e5 runs in all: 0.92 (the truth is 1.00 to four digits).
     rng = np.random.default_rng(11)
-    first, second = games.coordinate_game(4, 1.0, trials=50_000, rng=rng)
+    first, second = game_laws.coordinate_game(4, 1.0, trials=50_000, rng=rng)
     found = empirical.clopper_pearson_epsilon(first, second, delta=DELTA, rng=rng)
     assert 0.80 <= found.lower <= 1.0
 
@@ -69,7 +70,7 @@ def test_single_coordinate_audit_reaches_the_reference() -> None:
 def test_unrounded_ties_would_fake_an_epsilon() -> None:
     # A pure 1.0-DP mechanism (n = 1): every LLR is at most 1 in truth, whatever rounding does.
     rng = np.random.default_rng(5)
-    first, second = games.coordinate_game(1, 1.0, trials=200_000, rng=rng)
+    first, second = game_laws.coordinate_game(1, 1.0, trials=200_000, rng=rng)
     noisy = first + rng.choice((-1e-13, 1e-13), first.size), second - 1e-12
     found = empirical.clopper_pearson_epsilon(*noisy, delta=DELTA, rng=rng)
     assert 0.9 < found.lower <= 1.0
@@ -78,7 +79,7 @@ def test_unrounded_ties_would_fake_an_epsilon() -> None:
 def test_vector_game_is_gaussian_with_the_predicted_mean() -> None:
     n, epsilon0, dimension = 4, 1.0, 2000
     rng = np.random.default_rng(6)
-    first, second = games.vector_game(n, epsilon0, dimension=dimension, trials=4000, rng=rng)
+    first, second = game_laws.vector_game(n, epsilon0, dimension=dimension, trials=4000, rng=rng)
     mu = (first.mean() - second.mean()) / first.std()
     assert mu == pytest.approx(epsilon0 / math.sqrt(n), abs=0.08)
     fit = empirical.gaussian_fit_epsilon(first, second, delta=DELTA, rng=rng)
@@ -157,7 +158,7 @@ def test_explicit_inputs_compose_to_the_reference_lower_bounds(shared: Path) -> 
     for row in content["vector_level_lower_bounds"]:
         if row["others"] != "zero" or row["n"] > 4:
             continue
-        pair = games.spread_pair(row["n"], row["eps0"], coordinates=row["m"])
+        pair = game_laws.spread_pair(row["n"], row["eps0"], coordinates=row["m"])
         bracket = accounting.compose_pair(
             *pair, compositions=row["m"] * row["T"], delta=row["delta"], interval=2e-6
         )

@@ -7,13 +7,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import game_laws
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privaudit.accounting import coordinate_bracket, games, vector_budget
+from privaudit.accounting import coordinate_bracket, vector_budget
 from privaudit.attacks.distinguishing import GameScores, coordinate_game, vector_game
 from privaudit.attacks.distinguishing._likelihood import column_ratios, report_ratio
 from privaudit.errors import ConfigurationError, InvalidDataError
@@ -145,7 +146,7 @@ def test_scores_of_the_implementation_follow_the_law_that_the_accountant_simulat
     scores = coordinate_game(
         protection, users=4, epsilon0=2.0, trials=40_000, others=others, rng=rng(1)
     )
-    simulated = games.coordinate_game(4, 2.0, trials=40_000, rng=rng(2), others=place)
+    simulated = game_laws.coordinate_game(4, 2.0, trials=40_000, rng=rng(2), others=place)
     for ours, theirs in zip((scores.alternative, scores.null), simulated, strict=True):
         assert stats.ks_2samp(ours, np.round(theirs, 9)).pvalue > 1e-3
 

@@ -32,7 +32,6 @@ from privaudit.accounting.empirical import (
     largest_attainable_epsilon,
     one_run_epsilon,
 )
-from privaudit.accounting.games import coordinate_game, spread_pair, vector_game
 from privaudit.accounting.planning import (
     ClusterPlan,
     Level,
@@ -74,7 +73,6 @@ __all__ = [
     "compose_theorem2",
     "compose_vectors",
     "coordinate_bracket",
-    "coordinate_game",
     "coordinate_upper",
     "credible_epsilon",
     "epsilon0_for",
@@ -95,10 +93,8 @@ __all__ = [
     "plan_clusters",
     "randomized_response_epsilon",
     "rounds_for",
-    "spread_pair",
     "theorem2",
     "theorem2_delta_s",
     "upper_bound",
     "vector_budget",
-    "vector_game",
 ]

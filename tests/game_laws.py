@@ -1,4 +1,7 @@
-"""Distinguishing games on the shuffled Laplace mechanism: laws, and scores for empirical audits."""
+"""Distinguishing games on the shuffled Laplace mechanism of the theory, for tests to compare with.
+
+The product's games run the implemented protection; these sample the mechanism on paper.
+"""
 
 from __future__ import annotations
 
