@@ -123,7 +123,7 @@ def plan_undefended(
     make = partial(_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
     setting = _setting(run, "FedAvg")
     yield Planned(
-        make(DeepLeakage(), setting=setting, keep=True),
+        make(DeepLeakage(restarts=0), setting=setting, keep=True),
         "undefended, DLG",
         "Records from undefended gradients (DLG)",
         "What the server of plain federated averaging sees is enough to rebuild users' records.",
@@ -177,7 +177,7 @@ def plan_probe(
         shown,
     )
     yield Planned(
-        make(SortedValueMatching(), (AS,), "AS"),
+        make(SortedValueMatching(iterations=60), (AS,), "AS"),
         "AS, values without coordinates",
         f"Records from values without coordinates, {at}",
         "The aggregation server alone matches the sizes of the important values.",
