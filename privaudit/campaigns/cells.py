@@ -23,7 +23,16 @@ from privaudit.errors import PrivauditError, UnmetRequirementsError
 from privaudit.scoring.estimate import Scores
 from privaudit.transcript import Coalition, Transcript, Truth
 
-__all__ = ["Cell", "CellStore", "Measurement", "ScoreTriple", "Scorer", "attack_options", "measure"]
+__all__ = [
+    "Cell",
+    "CellStore",
+    "Measurement",
+    "ScoreTriple",
+    "Scorer",
+    "attack_options",
+    "measure",
+    "replace_file",
+]
 
 Scorer = Callable[[Guesses, Truth], Scores]
 Status = Literal["measured", "not-applicable", "failed"]
@@ -200,7 +209,7 @@ class CellStore:
         path = self.folder / f"{cell.key()}.json"
         if measurement.guesses:
             arrays = {name: np.ascontiguousarray(a) for name, a in measurement.guesses.items()}
-            _replace(path.with_suffix(".safetensors"), save(arrays))
+            replace_file(path.with_suffix(".safetensors"), save(arrays))
         value = {
             "status": measurement.status,
             "reason": measurement.reason,
@@ -209,7 +218,7 @@ class CellStore:
             "seconds": measurement.seconds,
             "guesses": bool(measurement.guesses),
         }
-        _replace(path, json.dumps(value).encode())
+        replace_file(path, json.dumps(value).encode())
 
     def measured(
         self, cells: Sequence[Cell], *, done: Callable[[int, int, Cell, Measurement], None]
@@ -226,7 +235,8 @@ class CellStore:
         return tuple(results)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

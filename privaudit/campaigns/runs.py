@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privaudit.attacks.base import Knowledge
+from privaudit.campaigns.cells import replace_file
 from privaudit.campaigns.simulation import (
     SimulationConfig,
     federate,
@@ -45,6 +46,8 @@ class RecordedRun:
     digest : str
         SHA-256 of the last line of the recording's hash chain.
     complete : bool
+    dataset : str
+        Name of the data set, or empty where the recording does not say.
     """
 
     transcript: Transcript
@@ -53,6 +56,7 @@ class RecordedRun:
     outcome: Mapping[str, Any]
     digest: str
     complete: bool
+    dataset: str = ""
 
 
 def open_run(
@@ -87,7 +91,13 @@ def open_run(
         outcome=dict(manifest.outcome or {}),
         digest=manifest.head_hash or "incomplete",
         complete=recording.complete,
+        dataset=_dataset(manifest.settings),
     )
+
+
+def _dataset(settings: Mapping[str, Any]) -> str:
+    federation = settings.get("federation")
+    return str(federation.get("dataset", "")) if isinstance(federation, Mapping) else ""
 
 
 def _kept_apart(
@@ -142,15 +152,19 @@ def outcome_only(
     """Return the outcome of a run of which no message is kept; stored in ``file``."""
     settings = config.model_dump(mode="json")
     if file.is_file():
-        stored = json.loads(file.read_text(encoding="utf-8"))
-        if stored["settings"] == settings:
-            outcome: Mapping[str, Any] = stored["outcome"]
-            return outcome
+        try:
+            stored = json.loads(file.read_text(encoding="utf-8"))
+            if stored["settings"] == settings:
+                outcome: Mapping[str, Any] = stored["outcome"]
+                return outcome
+        except (ValueError, KeyError, TypeError):
+            # A file that cannot be read is a run to make: it is replaced.
+            file.unlink()
     data = federate(config.federation, seed=config.seed, data_root=data_root)
     ended = simulate(config, data, recorder=NullRecorder(), progress=progress)
     value = outcome_json(ended)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"settings": settings, "outcome": value}), encoding="utf-8")
+    replace_file(file, json.dumps({"settings": settings, "outcome": value}).encode())
     return value
 
 

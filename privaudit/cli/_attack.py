@@ -73,6 +73,8 @@ def register(app: typer.Typer) -> None:
             known = load_dataset(auxiliary, data_root=data_root).train
             known = known.take(np.arange(min(len(known), AUXILIARY_RECORDS)))
         recorded = open_run(bundle_of(run), data_root=data_root, auxiliary=known)
+        if not recorded.complete:
+            typer.echo("warning: the recording is incomplete; privaudit verify says why", err=True)
         for name in withhold or ():
             if name not in set(Capability):
                 raise ConfigurationError(

@@ -177,6 +177,7 @@ def _measured(finding: Finding) -> Measured:
         facts=(
             ("Average", average),
             ("Guessing alone", quantity(finding.baseline.value, unit)),
+            ("Verdict on this figure", finding.verdict),
             ("Worst affected", visible(_worst(finding))),
         ),
     )

@@ -117,9 +117,11 @@ def verdict(figure: Estimate) -> Verdict:
     """Judge a figure against its baseline.
 
     "breached" if the attack's interval lies wholly on the leakier side of the baseline's and the
-    control stays at or below the attack's interval; "not shown" if it does not and there were at
-    least ``MINIMUM_TARGETS`` targets; "inconclusive" otherwise. Two intervals that do not overlap
-    are a stricter test than the difference of the two figures.
+    control stays below the attack's interval; "not shown" if the attack's value lies within or
+    below the baseline's interval and there were at least ``MINIMUM_TARGETS`` targets;
+    "inconclusive" otherwise: too few targets, or a value beyond the baseline's interval whose own
+    interval is too wide to tell. Two intervals that do not overlap are a stricter test than the
+    difference of the two figures.
 
     Raises
     ------
@@ -135,11 +137,13 @@ def verdict(figure: Estimate) -> Verdict:
         return low, high
 
     attack_low, _ = ends(figure)
-    beats = attack_low > ends(figure.baseline)[1]
+    guessing = ends(figure.baseline)[1]
+    beats = attack_low > guessing
     # A control that does as well as the attack means that the attack reads something else than
     # the target's own messages: no conclusion can be drawn from it.
     if beats and figure.control is not None and sign * figure.control.value >= attack_low:
         return "inconclusive"
     if beats:
         return "breached"
-    return "not shown" if figure.n >= MINIMUM_TARGETS else "inconclusive"
+    beyond = sign * figure.value > guessing
+    return "not shown" if figure.n >= MINIMUM_TARGETS and not beyond else "inconclusive"

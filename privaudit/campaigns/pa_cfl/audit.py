@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from privaudit.campaigns.batches import Batch, HasCell, measure_batches
-from privaudit.campaigns.cells import Cell, CellStore, Measurement
+from privaudit.campaigns.cells import Cell, CellStore, Measurement, replace_file
 from privaudit.campaigns.pa_cfl.config import AuditConfig
 from privaudit.campaigns.pa_cfl.exposed import Exposed, exposed
 from privaudit.campaigns.pa_cfl.partitions import partition_scores
@@ -102,8 +102,9 @@ def claim_folder(config: AuditConfig, out: Path, *, force: bool) -> None:
     """
     file = out / "audit.json"
     text = json.dumps(config.model_dump(mode="json"), indent=2, sort_keys=True)
-    if out.exists() and not out.is_dir():
-        raise OutputExistsError(f"{out} is a file; name a folder with -o")
+    for part in (out, *out.parents):
+        if part.exists() and not part.is_dir():
+            raise OutputExistsError(f"{part} is a file; name a folder with -o")
     held = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
     if held and not force:
         if "audit.json" not in held:
@@ -111,13 +112,13 @@ def claim_folder(config: AuditConfig, out: Path, *, force: bool) -> None:
                 f"{out} is not empty (it holds {', '.join(held[:5])}) and holds no audit; name "
                 "another folder, or add --force to write into it"
             )
-        if file.read_text(encoding="utf-8") != text:
+        if file.read_bytes() != text.encode():
             raise OutputExistsError(
                 f"{out} holds an audit with another configuration ({file}); name another folder, "
                 "or add --force to replace it"
             )
     out.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    replace_file(file, text.encode())
 
 
 def run_audit(

@@ -84,8 +84,8 @@ def _percent(fraction: float) -> str:
 def _setting(run: RecordedRun, protocol: str) -> str:
     model: Any = run.transcript.public["model"]
     return (
-        f"{protocol}, one record and one gradient a user, {model['name']} with "
-        f"{model['dimension']:,} parameters"
+        f"{protocol}, one record of {run.dataset or 'unnamed data'} and one gradient a user, "
+        f"{model['name']} with {model['dimension']:,} parameters"
     )
 
 

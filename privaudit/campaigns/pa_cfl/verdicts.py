@@ -65,6 +65,7 @@ def _of_risk(risk: str, findings: Sequence[Finding]) -> BreachingCoalition:
             f"{_capital(in_words(worst.coalition_label))} succeeds for "
             f"{worst.estimate.value:.0%} of {worst.n} targets (chance and prior knowledge alone: "
             f"{worst.baseline.value:.0%}). {worst.summary} Setting: {worst.setting}."
+            f"{_on_another_model(worst, findings)}"
         )
         return BreachingCoalition(
             risk=risk,
@@ -95,6 +96,24 @@ def _of_risk(risk: str, findings: Sequence[Finding]) -> BreachingCoalition:
             f"{best.baseline.value:.0%}. Stronger attacks may.{_elsewhere(risk, findings)}"
         ),
     )
+
+
+def _on_another_model(first: Finding, findings: Sequence[Finding]) -> str:
+    """Return a sentence on the same attack and k against another model, if it was made."""
+    k = first.setting.rpartition(", ")[2]
+    for f in findings:
+        same = (f.attack, f.coalition_label, f.metric) == (
+            first.attack,
+            first.coalition_label,
+            first.metric,
+        )
+        if same and not f.headline and f.setting.endswith(f", {k}") and k.startswith("k = "):
+            return (
+                f" On the model of the training run, which is smaller, it is "
+                f"{f.estimate.value:.0%} of {f.n} ({f.verdict}): what leaks grows with the "
+                "number of coordinates."
+            )
+    return ""
 
 
 def _elsewhere(risk: str, findings: Sequence[Finding]) -> str:
@@ -369,8 +388,8 @@ def _budget_claims(budgets: Sequence[BudgetRow]) -> list[Claim]:
                     evidence=(
                         f"The bound holds and is loose by a factor of "
                         f"{worst.upper / ours.upper:,.0f}: {worst.upper:.3g} for n = "
-                        f"{worst.cluster_size} in one round, against {ours.upper:.3g} proven here, "
-                        "which uses that the whole subvector is clipped jointly."
+                        f"{worst.cluster_size} in one round, against {ours.upper:.3g} here "
+                        f"({ours.status}), which uses that the whole subvector is clipped jointly."
                     ),
                 )
             )
