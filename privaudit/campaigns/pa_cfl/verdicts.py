@@ -109,9 +109,8 @@ def _on_another_model(first: Finding, findings: Sequence[Finding]) -> str:
         )
         if same and not f.headline and f.setting.endswith(f", {k}") and k.startswith("k = "):
             return (
-                f" On the model of the training run, which is smaller, it is "
-                f"{f.estimate.value:.0%} of {f.n} ({f.verdict}): what leaks grows with the "
-                "number of coordinates."
+                f" With the same k on the model of the training run it succeeds for "
+                f"{f.estimate.value:.0%} of {f.n} targets ({f.verdict}; {f.setting})."
             )
     return ""
 
