@@ -23,6 +23,8 @@ __all__ = [
 
 #: Most cells of a table, and most values of one option.
 MOST_CELLS: Final = 100_000
+#: Below it differences of exp(epsilon0) and 1 lose their digits in some bounds.
+LEAST_EPSILON: Final = 1e-12
 #: Above it powers of exp(epsilon0) leave the range of double precision in some bounds.
 MOST_EPSILON: Final = 100.0
 #: Most users of a cluster: more only cost time.
@@ -35,7 +37,7 @@ _FORMS = "as a list (2,4,8) or a range of whole numbers (2..50 or 2..50:4)"
 
 
 def epsilons(option: str, text: str, *, most: float = MOST_EPSILON) -> tuple[float, ...]:
-    """Return the values of an epsilon: 0 < value <= ``most``.
+    """Return the values of an epsilon: ``LEAST_EPSILON`` <= value <= ``most``.
 
     Examples
     --------
@@ -47,7 +49,11 @@ def epsilons(option: str, text: str, *, most: float = MOST_EPSILON) -> tuple[flo
     ConfigurationError
         Naming the option, the value, and what is allowed.
     """
-    return _reals(option, text, f"numbers > 0 and <= {most:,g}", most)
+    values = _reals(option, text, f"numbers > 0 and <= {most:,g}", most)
+    for value in values:
+        if value < LEAST_EPSILON:
+            raise _refusal(option, f"{value:g}", f"numbers >= {LEAST_EPSILON:g} and <= {most:,g}")
+    return values
 
 
 def deltas(option: str, text: str) -> tuple[float, ...]:
