@@ -30,7 +30,7 @@ _Kernel: TypeAlias = Callable[
     [npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]], None
 ]
 
-METRICS: tuple[str, ...] = get_args(Metric)
+METRICS: tuple[Metric, ...] = get_args(Metric)
 
 #: One line on each metric, and on the reference that needs full updates.
 SUMMARIES: Mapping[str, str] = {

@@ -41,7 +41,7 @@ def partition_scores(run: RecordedRun) -> dict[str, float]:
         return float(adjusted_rand_score(groups, partition_by_spanning_tree(distances).assignment))
 
     scores = {
-        metric: score(pairwise_distances(sequences, metric=metric))  # type: ignore[arg-type]
+        metric: score(pairwise_distances(sequences, metric=metric))
         for metric in METRICS
     }
     scores["dtw by index"] = score(
