@@ -40,9 +40,8 @@ def partition_scores(run: RecordedRun) -> dict[str, float]:
     def score(distances: np.ndarray) -> float:
         return float(adjusted_rand_score(groups, partition_by_spanning_tree(distances).assignment))
 
-    scores = {
-        metric: score(pairwise_distances(sequences, metric=metric))
-        for metric in METRICS
+    scores: dict[str, float] = {
+        metric: score(pairwise_distances(sequences, metric=metric)) for metric in METRICS
     }
     scores["dtw by index"] = score(
         pairwise_distances(sequences, metric="dtw", sequence_order="index")
