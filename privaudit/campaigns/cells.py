@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -20,19 +18,11 @@ from privaudit import __version__
 from privaudit.attacks.base import Attack, Guesses, Knowledge
 from privaudit.attacks.control import deranged
 from privaudit.errors import PrivauditError, UnmetRequirementsError
+from privaudit.reports import replace_file
 from privaudit.scoring.estimate import Scores
 from privaudit.transcript import Coalition, Transcript, Truth
 
-__all__ = [
-    "Cell",
-    "CellStore",
-    "Measurement",
-    "ScoreTriple",
-    "Scorer",
-    "attack_options",
-    "measure",
-    "replace_file",
-]
+__all__ = ["Cell", "CellStore", "Measurement", "ScoreTriple", "Scorer", "attack_options", "measure"]
 
 Scorer = Callable[[Guesses, Truth], Scores]
 Status = Literal["measured", "not-applicable", "failed"]
@@ -233,14 +223,6 @@ class CellStore:
             results.append(measurement)
             done(position, len(cells), cell, measurement)
         return tuple(results)
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, path)
 
 
 def _scores_to_json(scores: Scores | None) -> Any:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from privaudit.attacks.base import Knowledge
-from privaudit.campaigns.cells import replace_file
 from privaudit.campaigns.simulation import (
     SimulationConfig,
     federate,
@@ -25,6 +24,7 @@ from privaudit.errors import ConfigurationError, CorruptRecordingError
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress
 from privaudit.recording import read_recording, read_truth
+from privaudit.reports import replace_file
 from privaudit.transcript import NullRecorder, Transcript, Truth
 
 __all__ = ["RecordedRun", "knowledge_of", "open_run", "outcome_only", "recorded"]

@@ -7,21 +7,16 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-__all__ = ["Steps", "count", "emit_json", "human_bytes", "progress", "table"]
+if TYPE_CHECKING:
+    from privaudit.campaigns.pa_cfl.audit import Steps
+
+__all__ = ["count", "emit_json", "human_bytes", "progress", "table"]
 
 PIPED_WIDTH = 250
-
-
-class Steps(Protocol):
-    """Told of each step done in a stage of the work."""
-
-    def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
-        """Report that ``done`` of ``total`` steps of a stage are done."""
-        ...
 
 
 def emit_json(value: Any) -> None:

@@ -14,7 +14,7 @@ from privaudit.reports._json import render_json
 from privaudit.reports._markdown import render_markdown
 from privaudit.reports.model import AuditReport
 
-__all__ = ["FORMATS", "write_report"]
+__all__ = ["FORMATS", "replace_file", "write_report"]
 
 #: How each format is rendered; the file is ``report.`` and the format's name.
 FORMATS: Final[Mapping[str, Callable[[AuditReport], str]]] = {
@@ -50,7 +50,7 @@ def write_report(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            _replace(folder / f"report.{name}", text.encode())
+            replace_file(folder / f"report.{name}", text.encode())
     except OSError as error:
         raise ConfigurationError(
             f"{folder}: the report cannot be written there ({error.strerror})"
@@ -58,7 +58,8 @@ def write_report(
     return tuple(folder / f"report.{name}" for name in texts)
 
 
-def _replace(file: Path, content: bytes) -> None:
+def replace_file(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all, in place of an older one."""
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     try:
         with temporary.open("xb") as stream:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from privaudit.campaigns.batches import Batch, HasCell, measure_batches
-from privaudit.campaigns.cells import Cell, CellStore, Measurement, replace_file
+from privaudit.campaigns.cells import Cell, CellStore, Measurement
 from privaudit.campaigns.pa_cfl.config import AuditConfig
 from privaudit.campaigns.pa_cfl.exposed import Exposed, exposed
 from privaudit.campaigns.pa_cfl.partitions import partition_scores
@@ -22,6 +22,7 @@ from privaudit.errors import OutputExistsError
 from privaudit.models import ModelSpec, default_model, parameter_count
 from privaudit.protocols.base import Progress, RoundMetrics
 from privaudit.protocols.pa_cfl import PACFLConfig
+from privaudit.reports import replace_file
 from privaudit.reports.model import NotRun
 
 __all__ = ["AuditResult", "check_inputs", "claim_folder", "run_audit"]
