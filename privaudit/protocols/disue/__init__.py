@@ -1,0 +1,1 @@
+"""The DisUE protocol: clustered federated learning with data-free distillation."""
