@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"transcript"}),
     frozenset({"ledger", "plugins", "configuration"}),
-    frozenset({"datasets", "models", "similarity", "recording"}),
+    frozenset({"datasets", "models", "similarity", "recording", "secure_computation"}),
     frozenset({"protocols", "accounting"}),
     frozenset({"attacks"}),
     frozenset({"scoring", "reports", "_conformance"}),
