@@ -1,0 +1,1 @@
+"""PQ-MDS: one-shot vertical federated clustering by product quantisation and scaling."""
