@@ -33,6 +33,7 @@ SPECS = [
     ModelSpec("cnn", (3, 17, 40), 7),
     ModelSpec("small-cnn", (3, 5, 9), 3),
     ModelSpec("resnet10", (1, 28, 28), 5),
+    ModelSpec("resnet18", (3, 32, 32), 10),
     ModelSpec("mlp", (2, 3, 4), 6),
     ModelSpec("lenet", (3, 32, 32), 100),
     ModelSpec("lenet", (1, 27, 29), 10),
@@ -49,6 +50,8 @@ def test_every_listed_model_has_a_network_and_no_other_has() -> None:
     [
         (CNN, 582_026),  # PA-CFL, table 1
         (RESNET, 4_910_922),  # PA-CFL, table 1
+        (ModelSpec("resnet18", (3, 32, 32), 10), 11_181_642),  # torchvision's, ten classes
+        (ModelSpec("resnet18", (3, 32, 32), 100), 11_227_812),
         (ModelSpec("lenet", (3, 32, 32), 100), 85_036),  # counted by hand from the layers of DLG
         (DIGITS, 13_706),  # 160 + 4,640 + 8,256 + 650
     ],
@@ -138,7 +141,7 @@ def test_loading_keeps_batch_norm_buffers_and_does_not_count_them() -> None:
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_batch_norm_is_declared_where_it_is(spec: ModelSpec) -> None:
-    assert has_batch_norm(spec) == (spec.name == "resnet10")
+    assert has_batch_norm(spec) == spec.name.startswith("resnet")
 
 
 def test_defaults_are_the_papers_networks_and_the_small_one_for_digits() -> None:

@@ -31,6 +31,7 @@ SUMMARIES: Mapping[str, str] = {
     "cnn": "PA-CFL's CNN for MNIST: two 5x5 convolutions, two linear layers; 582,026 parameters.",
     "small-cnn": "Two 3x3 convolutions and two linear layers: the default for the 8x8 digits.",
     "resnet10": "PA-CFL's ResNet-10 for CIFAR-10: four stages; 4,910,922 parameters.",
+    "resnet18": "The ResNet-18 of torchvision, DisUE's classifier; 11,181,642 parameters.",
     "mlp": "Two linear layers.",
     "lenet": "The sigmoid LeNet on which Deep Leakage from Gradients was shown.",
 }
@@ -61,7 +62,7 @@ class ClassifierRows(NamedTuple):
 def build(spec: ModelSpec, *, seed: int) -> nn.Module:
     """Build a network with seeded initial parameters, on the CPU, in training mode.
 
-    The initialisation is that of torch (torchvision for ``resnet10``). The global generator of
+    The initialisation is that of torch (torchvision for ``resnet10`` and ``resnet18``). The global generator of
     torch is left as it was; the same spec and seed give the same bytes.
 
     Parameters
@@ -83,8 +84,9 @@ def build(spec: ModelSpec, *, seed: int) -> nn.Module:
 
     Notes
     -----
-    ``resnet10`` has batch normalisation. In training mode a batch of one 32x32 image is refused
-    by torch, because its last stage is 1x1 and has no variance; use ``eval()`` for such batches.
+    ``resnet10`` and ``resnet18`` have batch normalisation. In training mode a batch of one 32x32
+    image is refused by torch, because their last stage is 1x1 and has no variance; use ``eval()``
+    for such batches.
     """
     if not 0 <= seed <= _LARGEST_SEED:
         raise ConfigurationError(f"seed must be from 0 to 2**63 - 1, got {seed}")

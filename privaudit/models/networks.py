@@ -102,15 +102,11 @@ def _lenet(shape: Shape, classes: int) -> nn.Module:
     )
 
 
-def _resnet10(shape: Shape, classes: int) -> nn.Module:
-    """Four residual stages of one basic block each, with batch normalisation.
-
-    With torchvision's stem (7x7, stride 2, then pooling) it has the 4,910,922 parameters that
-    table 1 of PA-CFL states for CIFAR-10; with a 3x3 stem it would have 7,680 fewer.
-    """
+def _resnet(blocks: int, shape: Shape, classes: int) -> nn.Module:
+    """Four residual stages of basic blocks, with batch normalisation and torchvision's stem."""
     from torchvision.models.resnet import BasicBlock, ResNet
 
-    network = ResNet(BasicBlock, [1, 1, 1, 1], num_classes=classes)
+    network = ResNet(BasicBlock, [blocks] * 4, num_classes=classes)
     channels = shape[0]
     if channels != 3:
         stem = nn.Conv2d(channels, 64, kernel_size=7, stride=2, padding=3, bias=False)
@@ -120,12 +116,27 @@ def _resnet10(shape: Shape, classes: int) -> nn.Module:
     return network
 
 
+def _resnet10(shape: Shape, classes: int) -> nn.Module:
+    """One basic block a stage: the ResNet-10 of PA-CFL.
+
+    With torchvision's stem (7x7, stride 2, then pooling) it has the 4,910,922 parameters that
+    table 1 of PA-CFL states for CIFAR-10; with a 3x3 stem it would have 7,680 fewer.
+    """
+    return _resnet(1, shape, classes)
+
+
+def _resnet18(shape: Shape, classes: int) -> nn.Module:
+    """Two basic blocks a stage: the ResNet-18 of He et al. (CVPR 2016) as torchvision builds it."""
+    return _resnet(2, shape, classes)
+
+
 #: How to make each network: a function of input shape (channels, height, width) and classes.
 NETWORKS: Mapping[str, Callable[[Shape, int], nn.Module]] = MappingProxyType(
     {
         "cnn": _cnn,
         "small-cnn": _small_cnn,
         "resnet10": _resnet10,
+        "resnet18": _resnet18,
         "mlp": _mlp,
         "lenet": _lenet,
     }

@@ -32,6 +32,8 @@ def local_update(
     epochs: int,
     mode: UpdateKind,
     rng: np.random.Generator,
+    weight_decay: float = 0.0,
+    clip_norm: float | None = None,
 ) -> npt.NDArray[np.float32]:
     """Train on one user's records and return the update that it computes.
 
@@ -49,6 +51,10 @@ def local_update(
         records (PA-CFL, section 5.2).
     rng : numpy.random.Generator
         Draws the order of the records in each epoch.
+    weight_decay : float
+        L2 penalty, added to each gradient of ``"fedavg"`` after clipping.
+    clip_norm : float, optional
+        Largest L2 norm of a mini-batch's gradient in ``"fedavg"``; longer ones are scaled to it.
 
     Returns
     -------
@@ -77,6 +83,17 @@ def local_update(
         for batch in order.split(batch_size):
             gradients = torch.autograd.grad(cross_entropy(model(x[batch]), y[batch]), tensors)
             with torch.no_grad():
+                if clip_norm is not None:
+                    norm = torch.linalg.vector_norm(
+                        torch.stack([torch.linalg.vector_norm(g) for g in gradients])
+                    )
+                    if norm > clip_norm:
+                        gradients = tuple(g * (clip_norm / norm) for g in gradients)
+                if weight_decay:
+                    gradients = tuple(
+                        g.add(t, alpha=weight_decay)
+                        for g, t in zip(gradients, tensors, strict=True)
+                    )
                 for tensor, gradient in zip(tensors, gradients, strict=True):
                     tensor.sub_(gradient, alpha=learning_rate)
     after = np.concatenate([t.detach().reshape(-1).numpy() for t in tensors])
