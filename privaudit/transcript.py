@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.capabilities import EVIDENCED, Capability
 from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
 
 __all__ = [
@@ -45,21 +45,6 @@ Array: TypeAlias = npt.NDArray[Any]
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-class Capability(StrEnum):
-    """What an adversary may know, or what may hold of a run, named as in the literature."""
-
-    MODEL_ARCHITECTURE = "model-architecture"
-    MODEL_PARAMETERS = "model-parameters"
-    TRAINING_PARAMETERS = "training-parameters"
-    AUXILIARY_DATA = "auxiliary-data"
-    SINGLE_LOCAL_STEP = "single-local-step"
-    SINGLE_RECORD_UPDATES = "single-record-updates"
-
-
-#: Capabilities that a threat model may grant only if the transcript shows them to be true.
-EVIDENCED: frozenset[Capability] = frozenset(set(Capability) - {Capability.AUXILIARY_DATA})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ LONGEST = 450
 #: The layers from the ground up. A part may import from lower layers and from itself, and from
 #: another part of its own layer never.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors"}),
+    frozenset({"errors", "capabilities"}),
     frozenset({"transcript"}),
     frozenset({"ledger", "plugins", "configuration"}),
     frozenset({"datasets", "models", "similarity", "recording", "secure_computation"}),
-    frozenset({"protocols", "accounting"}),
+    frozenset({"protocols", "accounting", "leakage"}),
     frozenset({"attacks"}),
     frozenset({"scoring", "reports", "_conformance"}),
     frozenset({"testing"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 
@@ -108,7 +109,28 @@ def digest_knowledge(knowledge: Knowledge) -> str:
     if knowledge.auxiliary is not None:
         digest.array(knowledge.auxiliary.images)
         digest.array(knowledge.auxiliary.labels)
+    if knowledge.vertical is not None:
+        _digest_dataclass(digest, knowledge.vertical)
     return digest.hex()
+
+
+def _digest_dataclass(digest: _Digest, value: object) -> None:
+    """Digest all that a dataclass of arrays, texts, mappings and dataclasses holds."""
+    if isinstance(value, np.ndarray):
+        digest.array(value)
+    elif isinstance(value, Mapping):
+        for name in sorted(value):
+            digest.text(name)
+            _digest_dataclass(digest, value[name])
+    elif isinstance(value, tuple):
+        for item in value:
+            _digest_dataclass(digest, item)
+    elif is_dataclass(value):
+        for part in fields(value):
+            digest.text(part.name)
+            _digest_dataclass(digest, getattr(value, part.name))
+    else:
+        digest.text(value)
 
 
 def digest_guesses(guesses: Guesses) -> str:

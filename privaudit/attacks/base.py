@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.attacks.vertical import VerticalKnowledge
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
 from privaudit.models.spec import ModelSpec
@@ -31,11 +32,14 @@ class Knowledge:
         ``torch.nn.Module.parameters``.
     auxiliary : LabelledImages or None
         Labelled records of the same source, disjoint from every user's.
+    vertical : VerticalKnowledge or None
+        What is known of tables whose columns are spread over parties.
     """
 
     model: ModelSpec | None = None
     parameters: npt.NDArray[np.float32] | None = None
     auxiliary: LabelledImages | None = None
+    vertical: VerticalKnowledge | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,135 @@
+"""What an adversary may know of tables whose columns are spread over parties.
+
+Column numbers are those of the joint table: the parties' columns side by side, in the order in
+which the run declares the parties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.errors import InvalidDataError
+from privaudit.transcript import PartyId
+
+__all__ = ["KnownRecords", "PartialRecords", "VerticalKnowledge"]
+
+Table = npt.NDArray[np.float64]
+
+
+def _check_table(name: str, table: Table, rows: int | None = None) -> None:
+    if table.ndim != 2 or not np.isfinite(table).all():
+        raise InvalidDataError(
+            f"{name} must be a finite table of shape (rows, columns), got shape {table.shape}"
+        )
+    if rows is not None and len(table) != rows:
+        raise InvalidDataError(f"{name}: {rows} ids and {len(table)} rows: the numbers must agree")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownRecords:
+    """Rows of the run whose records the adversary knows.
+
+    Attributes
+    ----------
+    ids : tuple of str
+        Row ids, as the view names them; distinct.
+    records : ndarray of float64, shape (known, columns)
+        All columns of the joint table.
+    attribute : ndarray of int64, shape (known,), or None
+        A sensitive attribute of those rows that is no column of the table.
+    """
+
+    ids: tuple[str, ...]
+    records: Table
+    attribute: npt.NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.ids)) != len(self.ids):
+            raise InvalidDataError("known records: row ids must be distinct")
+        _check_table("known records", self.records, len(self.ids))
+        if self.attribute is not None and self.attribute.shape != (len(self.ids),):
+            raise InvalidDataError(
+                f"known records: {len(self.ids)} ids and attributes of shape "
+                f"{self.attribute.shape}: the numbers must agree"
+            )
+
+    def first(self, count: int) -> KnownRecords:
+        """Return the first ``count`` of them."""
+        attribute = None if self.attribute is None else self.attribute[:count]
+        return KnownRecords(self.ids[:count], self.records[:count], attribute)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartialRecords:
+    """Copies of some columns of targets whose rows the adversary looks for.
+
+    Attributes
+    ----------
+    targets : tuple of str
+        Names that the adversary gives to the persons it looks for; no row ids.
+    columns : ndarray of int64, shape (known columns,)
+        Which columns of the joint table the copies hold.
+    values : ndarray of float64, shape (targets, known columns)
+    """
+
+    targets: tuple[str, ...]
+    columns: npt.NDArray[np.int64]
+    values: Table
+
+    def __post_init__(self) -> None:
+        if len(set(self.targets)) != len(self.targets):
+            raise InvalidDataError("partial records: names of targets must be distinct")
+        _check_table("partial records", self.values, len(self.targets))
+        if self.columns.shape != (self.values.shape[1],):
+            raise InvalidDataError(
+                f"partial records: {self.columns.size} columns are named and values have "
+                f"{self.values.shape[1]}"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VerticalKnowledge:
+    """What the adversary knows besides its view of a run on vertically split tables.
+
+    Attributes
+    ----------
+    known : KnownRecords or None
+        Capability ``known-records``.
+    auxiliary : ndarray of float64, shape (records, columns), or None
+        Records of the same population that are not in the run; ``auxiliary-data``.
+    layout : mapping of PartyId to tuple of ndarray of int64, or None
+        For each party and each of its subspaces, in order, the columns of the joint table in it;
+        ``feature-layout``.
+    candidates : ndarray of float64, shape (candidates, columns), or None
+        Records of persons of whom some are in the run; ``candidate-list``.
+    candidate_ids : tuple of str
+        Their names.
+    partial : PartialRecords or None
+        ``partial-records``.
+    codebooks : mapping of PartyId to tuple of ndarray of float64, or None
+        For each party and subspace the codewords, shape (codewords, width), ordered as the codes;
+        ``codebooks``, which no protocol gives away: an upper bound.
+    """
+
+    known: KnownRecords | None = None
+    auxiliary: Table | None = None
+    layout: Mapping[PartyId, tuple[npt.NDArray[np.int64], ...]] | None = None
+    candidates: Table | None = None
+    candidate_ids: tuple[str, ...] = ()
+    partial: PartialRecords | None = None
+    codebooks: Mapping[PartyId, tuple[Table, ...]] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if self.auxiliary is not None:
+            _check_table("auxiliary", self.auxiliary)
+        if self.candidates is not None:
+            _check_table("candidates", self.candidates, len(self.candidate_ids))
+        for name in ("layout", "codebooks"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, MappingProxyType(dict(value)))
