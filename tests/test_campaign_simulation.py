@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privaudit.campaigns.pa_cfl.audit import check_inputs, claim_folder
+from privaudit.campaigns.auditing import claim_folder
+from privaudit.campaigns.pa_cfl.audit import check_inputs
 from privaudit.campaigns.pa_cfl.config import AuditConfig
 from privaudit.campaigns.runs import open_run, recorded
 from privaudit.campaigns.simulation import (
@@ -186,16 +187,16 @@ def test_single_record_runs_have_the_audited_parameters() -> None:
 
 def test_an_audits_folder_is_taken_again_by_the_same_configuration_only(tmp_path: Path) -> None:
     out = tmp_path / "audit"
-    claim_folder(AuditConfig(), out, force=False)
+    claim_folder("pa-cfl", AuditConfig(), out, force=False)
     (out / "cells").mkdir()
-    claim_folder(AuditConfig(), out, force=False)
+    claim_folder("pa-cfl", AuditConfig(), out, force=False)
     with pytest.raises(OutputExistsError, match="another configuration"):
-        claim_folder(AuditConfig(seed=1), out, force=False)
-    claim_folder(AuditConfig(seed=1), out, force=True)
-    claim_folder(AuditConfig(seed=1), out, force=False)
+        claim_folder("pa-cfl", AuditConfig(seed=1), out, force=False)
+    claim_folder("pa-cfl", AuditConfig(seed=1), out, force=True)
+    claim_folder("pa-cfl", AuditConfig(seed=1), out, force=False)
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputExistsError, match="is a file"):
-        claim_folder(AuditConfig(), tmp_path / "file", force=True)
+        claim_folder("pa-cfl", AuditConfig(), tmp_path / "file", force=True)
     (out / "audit.json").unlink()
     with pytest.raises(OutputExistsError, match="holds no audit"):
-        claim_folder(AuditConfig(), out, force=False)
+        claim_folder("pa-cfl", AuditConfig(), out, force=False)

@@ -61,8 +61,8 @@ def register(app: typer.Typer) -> None:
         from privaudit.attacks.reidentification import PermutationLinking
         from privaudit.campaigns.cells import Cell, measure
         from privaudit.campaigns.pa_cfl.plan import linking_cell, sequence_rounds
-        from privaudit.campaigns.pa_cfl.scorers import scorers_for
         from privaudit.campaigns.runs import knowledge_of, open_run
+        from privaudit.campaigns.scorers import scorers_for
         from privaudit.datasets import load_dataset
         from privaudit.scoring.estimate import compare, verdict
         from privaudit.transcript import Capability, Coalition, Truth

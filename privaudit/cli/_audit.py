@@ -12,13 +12,12 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import progress
-from privaudit.errors import ConfigurationError, did_you_mean
+from privaudit.errors import ConfigurationError
 
 __all__ = ["register"]
 
 INCOMPLETE = 3
 CONTRADICTED = 1
-AUDITABLE = ("pa-cfl",)
 
 
 def register(app: typer.Typer) -> None:
@@ -56,35 +55,34 @@ def register(app: typer.Typer) -> None:
         shows a larger epsilon than was proven, which means that this tool
         or the protection it ran is wrong.
         """
-        if subject not in AUDITABLE:
-            raise ConfigurationError(
-                f"no audit is known for '{subject}'; allowed are {', '.join(AUDITABLE)}. To attack "
-                f"a recorded run: privaudit attack RUN_DIR.{did_you_mean(subject, AUDITABLE)}"
-            )
         started = time.perf_counter()
-        from privaudit.campaigns.pa_cfl.assemble import assemble
-        from privaudit.campaigns.pa_cfl.audit import check_inputs, claim_folder, run_audit
-        from privaudit.campaigns.pa_cfl.config import AuditConfig
+        from privaudit.campaigns.auditing import audit_of, claim_folder
         from privaudit.configuration import validated
         from privaudit.reports import write_report
 
+        audited = audit_of(subject)
         values = options.configuration(
             config=config,
-            sections=tuple(AuditConfig.model_fields),
+            sections=tuple(audited.Config.model_fields),
             settings=parameter,
             federation={"dataset": dataset, "users": users, "partition": partition},
             top={"seed": seed, "delta": delta},
             rounds=rounds,
         )
-        resolved = validated(AuditConfig, values, where=str(config or "options"))
-        check_inputs(resolved, data_root=data_root)
-        claim_folder(resolved, out, force=force)
+        resolved = validated(audited.Config, values, where=str(config or "options"))
+        audited.check_inputs(resolved, data_root=data_root)
+        claim_folder(subject, resolved, out, force=force)
         options.use_threads(1)
         with progress(quiet=quiet) as steps:
-            result = run_audit(resolved, out, data_root=data_root, jobs=jobs, steps=steps)
-            steps("report", 0, 1)
-            result.seconds["total before the report"] = time.perf_counter() - started
-            report = assemble(result, command=_command(), device="CPU, one thread a process")
+            report = audited.perform(
+                resolved,
+                out,
+                data_root=data_root,
+                jobs=jobs,
+                steps=steps,
+                command=_command(),
+                device="CPU, one thread a process",
+            )
             files = write_report(report, out)
             steps("report", 1, 1, str(files[0]))
         if json:

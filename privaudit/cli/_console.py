@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from privaudit.campaigns.pa_cfl.audit import Steps
+    from privaudit.campaigns.auditing import Steps
 
 __all__ = ["count", "emit_json", "human_bytes", "progress", "table"]
 

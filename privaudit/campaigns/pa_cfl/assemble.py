@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
-from privaudit import __version__
-from privaudit.accounting import Budget, budget
+from privaudit.accounting import budget
+from privaudit.campaigns.assembly import (
+    as_row,
+    run_warnings,
+    series_of,
+    tool_facts,
+    uncovered_rows,
+)
 from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
+from privaudit.campaigns.galleries import galleries_of
 from privaudit.campaigns.pa_cfl.audit import AuditResult
 from privaudit.campaigns.pa_cfl.empirical import crossings, empirical_rows
-from privaudit.campaigns.pa_cfl.pictures import exposure_figures, galleries_of, sweep_figures
+from privaudit.campaigns.pa_cfl.pictures import exposure_figures, row_label, sweep_figures
 from privaudit.campaigns.pa_cfl.verdicts import claims_of, verdicts_of
 from privaudit.campaigns.pa_cfl.wording import (
     ACTORS,
@@ -33,7 +36,6 @@ from privaudit.reports.model import (
     Figure,
     Series,
     SystemUnderTest,
-    UncoveredRelease,
     Utility,
 )
 
@@ -55,7 +57,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
     _, tests = simultaneous_confidence(described, confidence=config.confidence)
     findings = findings_of(described, confidence=config.confidence)
     spent = budget(PACFL().events(result.main.transcript), delta=config.delta)
-    budgets = tuple(_row(BudgetRow, row) for row in spent.rows)
+    budgets = tuple(as_row(BudgetRow, row) for row in spent.rows)
     shown = empirical_rows(budgets, seed=config.seed, confidence=config.confidence)
     utilities = _utilities(result)
     exposures = [e.row for e in result.exposures]
@@ -74,7 +76,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
     figures += exposure_figures(exposures)
     return AuditReport(
         title=f"Leakage report: PA-CFL on {config.federation.dataset}",
-        tool=_tool(device),
+        tool=tool_facts(device),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=config.seed,
         complete=all(m.status != "failed" for _, m in described),
@@ -84,7 +86,11 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         not_run=tuple(not_run_of(described) + result.not_run),
         exposure=tuple(exposures),
         budgets=(*budgets, *shown),
-        uncovered=tuple(_uncovered(row, result) for row in spent.uncovered),
+        uncovered=uncovered_rows(
+            spent.uncovered,
+            parties=result.main.transcript.ids("user"),
+            word="every user",
+        ),
         claims=tuple(
             claims_of(
                 findings=findings,
@@ -98,31 +104,18 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         ),
         utilities=utilities,
         figures=tuple(figures),
-        galleries=tuple(galleries_of(described, result.runs)),
+        galleries=tuple(galleries_of(described, row_label=row_label)),
         trust_assumptions=TRUST,
         not_tested=NOT_TESTED,
         recommendations=tuple(recommendations(findings, result.exposures, budgets)),
         limitations=LIMITATIONS,
-        warnings=(*crossings(budgets, shown), *_warnings(result, spent)),
+        warnings=(*crossings(budgets, shown), *run_warnings(result.outcomes), *spent.flags),
         confidence=config.confidence,
         simultaneous_tests=tests,
         reproduce=(command,),
         digests={name: run.digest for name, run in result.runs.items()},
         seconds=result.seconds,
     )
-
-
-def _row(kind: type[Any], row: object) -> Any:
-    return kind(**{name: getattr(row, name) for name in kind.model_fields})
-
-
-def _uncovered(row: Any, result: AuditResult) -> UncoveredRelease:
-    users = set(result.main.transcript.ids("user"))
-    release: UncoveredRelease = _row(UncoveredRelease, row)
-    if users <= set(release.observers):
-        others = tuple(o for o in release.observers if o not in users)
-        release = release.model_copy(update={"observers": (*others, "every user")})
-    return release
 
 
 def _system(result: AuditResult) -> SystemUnderTest:
@@ -155,28 +148,15 @@ def _system(result: AuditResult) -> SystemUnderTest:
     )
 
 
-def _tool(device: str) -> dict[str, Any]:
-    packages = ("numpy", "scipy", "scikit-learn", "torch", "numba", "dp-accounting")
-    return {
-        "name": "privaudit",
-        "version": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processors": os.cpu_count(),
-        "device": device,
-        **{package: version(package) for package in packages},
-    }
-
-
 def _utilities(result: AuditResult) -> tuple[Utility, ...]:
     series = [
-        _series(name, outcome, "accuracy")
+        series_of(name, outcome, "accuracy")
         for name, outcome in result.outcomes.items()
         if outcome.get("metrics")
     ]
     utilities = [Utility(quantity="accuracy", x_label="round", series=tuple(series))]
     clustered = [
-        _series(f"{name}, {label}", outcome, key)
+        series_of(f"{name}, {label}", outcome, key)
         for name, outcome in result.outcomes.items()
         for key, label in (("pre_ari", "pre-clusters"), ("final_ari", "fine clusters"))
         if outcome.get("metrics") and key in outcome["metrics"][0]["values"]
@@ -201,19 +181,3 @@ def _utilities(result: AuditResult) -> tuple[Utility, ...]:
             )
         )
     return tuple(utilities)
-
-
-def _series(name: str, outcome: Mapping[str, Any], key: str) -> Series:
-    points = [(float(m["round"]), m["values"].get(key)) for m in outcome["metrics"]]
-    kept = [(x, y) for x, y in points if y is not None]
-    return Series(name=name, x=tuple(x for x, _ in kept), y=tuple(y for _, y in kept))
-
-
-def _warnings(result: AuditResult, spent: Budget) -> Sequence[str]:
-    told = [f"{name}: {w}" for name, o in result.outcomes.items() for w in o.get("warnings", [])]
-    told += [
-        f"{name} {outcome['reason']}"
-        for name, outcome in result.outcomes.items()
-        if outcome.get("status") == "diverged"
-    ]
-    return [*told, *spent.flags]

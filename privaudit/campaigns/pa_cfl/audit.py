@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from privaudit.campaigns.batches import Batch, HasCell, measure_batches
-from privaudit.campaigns.cells import Cell, CellStore, Measurement
+from privaudit.campaigns.auditing import Steps, measure_planned, on_round
+from privaudit.campaigns.batches import Batch
+from privaudit.campaigns.cells import Measurement
 from privaudit.campaigns.pa_cfl.config import AuditConfig
 from privaudit.campaigns.pa_cfl.exposed import Exposed, exposed
 from privaudit.campaigns.pa_cfl.partitions import partition_scores
-from privaudit.campaigns.pa_cfl.plan import Planned, plan_probe, plan_training, plan_undefended
+from privaudit.campaigns.pa_cfl.plan import plan_probe, plan_training, plan_undefended
+from privaudit.campaigns.planned import Planned
 from privaudit.campaigns.runs import RecordedRun, outcome_only, recorded
 from privaudit.campaigns.simulation import SimulationConfig, federate
-from privaudit.errors import OutputExistsError
 from privaudit.models import ModelSpec, default_model, parameter_count
-from privaudit.protocols.base import Progress, RoundMetrics
 from privaudit.protocols.pa_cfl import PACFLConfig
-from privaudit.reports import replace_file
 from privaudit.reports.model import NotRun
 
-__all__ = ["AuditResult", "check_inputs", "claim_folder", "run_audit"]
-
-
-class Steps(Protocol):
-    """Told of each step done in a stage of the work."""
-
-    def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
-        """Report that ``done`` of ``total`` steps of a stage are done."""
-        ...
+__all__ = ["AuditResult", "check_inputs", "run_audit"]
 
 
 @dataclass(slots=True, eq=False)
@@ -93,35 +83,6 @@ def check_inputs(config: AuditConfig, *, data_root: Path | None = None) -> None:
         PACFLConfig.model_validate(run.parameters).k(dimensions[federation])
 
 
-def claim_folder(config: AuditConfig, out: Path, *, force: bool) -> None:
-    """Take an output folder: a new or empty one, or one of an audit with the same configuration.
-
-    Raises
-    ------
-    OutputExistsError
-        If it holds something else and ``force`` is not given.
-    """
-    file = out / "audit.json"
-    text = json.dumps(config.model_dump(mode="json"), indent=2, sort_keys=True)
-    for part in (out, *out.parents):
-        if part.exists() and not part.is_dir():
-            raise OutputExistsError(f"{part} is a file; name a folder with -o")
-    held = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
-    if held and not force:
-        if "audit.json" not in held:
-            raise OutputExistsError(
-                f"{out} is not empty (it holds {', '.join(held[:5])}) and holds no audit; name "
-                "another folder, or add --force to write into it"
-            )
-        if file.read_bytes() != text.encode():
-            raise OutputExistsError(
-                f"{out} holds an audit with another configuration ({file}); name another folder, "
-                "or add --force to replace it"
-            )
-    out.mkdir(parents=True, exist_ok=True)
-    replace_file(file, text.encode())
-
-
 def run_audit(
     config: AuditConfig,
     out: Path,
@@ -156,19 +117,7 @@ def run_audit(
             )
         )
 
-    def done(position: int, total: int, cell: Cell, measurement: Measurement) -> None:
-        shown = f"{cell.attack.name} by {cell.label}: {measurement.status}"
-        if measurement.status == "failed":
-            shown += f" ({measurement.reason})"
-        steps("attacks", position, total, shown)
-
-    measured = measure_batches(
-        batches,
-        store=CellStore(out / "cells"),
-        jobs=jobs,
-        data_root=data_root,
-        done=done,
-    )
+    measured = measure_planned(batches, out, jobs=jobs, data_root=data_root, steps=steps)
     seconds["attacks"] = time.perf_counter() - started
     started = time.perf_counter()
     exposures, not_run = exposed(main, seed=config.seed)
@@ -178,25 +127,12 @@ def run_audit(
         main=main,
         outcomes=outcomes,
         partitions=partition_scores(main),
-        results=[(_planned(item), m) for item, m in measured],
+        results=measured,
         exposures=exposures,
         not_run=not_run,
         runs={"pa-cfl": main, "pa-cfl-reference": reference, **probes},
         seconds=seconds,
     )
-
-
-def _planned(item: HasCell) -> Planned:
-    assert isinstance(item, Planned)
-    return item
-
-
-def _on_round(steps: Steps, stage: str) -> Progress:
-    def report(done: int, total: int, metrics: RoundMetrics) -> None:
-        accuracy = metrics.values.get("accuracy")
-        steps(stage, done, total, "" if accuracy is None else f"accuracy {accuracy:.1%}")
-
-    return report
 
 
 def _training(
@@ -208,7 +144,7 @@ def _training(
     def record(name: str, run: SimulationConfig) -> RecordedRun:
         stage = f"simulate {name}"
         return recorded(
-            run, out / "runs" / name, data_root=data_root, progress=_on_round(steps, stage)
+            run, out / "runs" / name, data_root=data_root, progress=on_round(steps, stage)
         )
 
     main = record("pa-cfl", config.run())
@@ -226,7 +162,7 @@ def _training(
             run,
             out / "outcomes" / f"{position:02d}.json",
             data_root=data_root,
-            progress=_on_round(steps, f"compare {name}"),
+            progress=on_round(steps, f"compare {name}"),
         )
     reference = record(
         "pa-cfl-reference",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,16 +21,15 @@ from privaudit.attacks.inversion import (
 )
 from privaudit.attacks.reidentification import PermutationLinking
 from privaudit.campaigns.cells import Cell
-from privaudit.campaigns.pa_cfl.scorers import Named, image_scorers, label_scorers
+from privaudit.campaigns.planned import GRANTED, Planned, attack_cell, percent
 from privaudit.campaigns.runs import RecordedRun, knowledge_of
+from privaudit.campaigns.scorers import image_scorers, label_scorers
 from privaudit.protocols.baselines.kinds import SERVER
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.scoring.linking import link_accuracy
-from privaudit.transcript import Capability, Coalition, PartyId, Truth
+from privaudit.transcript import Coalition, PartyId
 
 __all__ = [
-    "GRANTED",
-    "Planned",
     "linking_cell",
     "plan_probe",
     "plan_training",
@@ -45,41 +43,6 @@ VIEWS = "Records rebuilt from each view of PA-CFL"
 FIGURE_10A = "Figure 10(a): from the largest entries of undefended gradients"
 FIGURE_10BC = "Figure 10(b, c): from the views of AS and MS, by k"
 
-#: What the threat model grants; what a transcript does not bear out falls away.
-GRANTED = frozenset(Capability)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Planned:
-    """A cell with what a report says of it.
-
-    Attributes
-    ----------
-    cell : Cell
-    series : str
-        Name of the line in a figure that this cell belongs to.
-    title, summary : str
-        In plain words.
-    k_fraction : float or None
-        Position on the axis of such a figure.
-    headline : bool
-        Whether a verdict rests on it: an attack on PA-CFL itself at the audited parameters.
-    gallery : str
-        Heading of the gallery that shows the guesses, or empty.
-    """
-
-    cell: Cell
-    series: str
-    title: str
-    summary: str
-    k_fraction: float | None = None
-    headline: bool = False
-    gallery: str = ""
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:g} %"
-
 
 def _setting(run: RecordedRun, protocol: str) -> str:
     model: Any = run.transcript.public["model"]
@@ -89,38 +52,12 @@ def _setting(run: RecordedRun, protocol: str) -> str:
     )
 
 
-def _cell(
-    run: RecordedRun,
-    attack: Attack,
-    members: tuple[PartyId, ...],
-    label: str,
-    scorers: Named,
-    *,
-    setting: str,
-    seed: int,
-    keep: bool = False,
-) -> Cell:
-    return Cell(
-        attack=attack,
-        coalition=Coalition(frozenset(members), GRANTED),
-        label=label,
-        transcript=run.transcript,
-        digest=run.digest,
-        truth=run.truth or Truth(),
-        knowledge=knowledge_of(run),
-        scorers=scorers,
-        setting=setting,
-        keep_guesses=keep,
-        seed=seed,
-    )
-
-
 def plan_undefended(
     run: RecordedRun, *, fractions: tuple[float, ...], seed: int
 ) -> Iterator[Planned]:
     """Inversion of plain gradients: the reference, and the paper's figure 10(a)."""
     scorers = image_scorers(run)
-    make = partial(_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
+    make = partial(attack_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
     setting = _setting(run, "FedAvg")
     yield Planned(
         make(DeepLeakage(restarts=0), setting=setting, keep=True),
@@ -137,11 +74,11 @@ def plan_undefended(
         gallery=FIGURE_10A,
     )
     for fraction in fractions:
-        at = f"{setting}, the {_percent(fraction)} largest entries"
+        at = f"{setting}, the {percent(fraction)} largest entries"
         yield Planned(
             make(TopKMatching(source="update", k_fraction=fraction), setting=at, keep=True),
             "top-k entries, others left free",
-            f"Records from the {_percent(fraction)} largest entries at their coordinates",
+            f"Records from the {percent(fraction)} largest entries at their coordinates",
             "Entries that are not known are left free instead of being taken to be zero.",
             fraction,
             gallery=FIGURE_10A,
@@ -149,7 +86,7 @@ def plan_undefended(
         yield Planned(
             make(ZeroFillMatching(source="update", k_fraction=fraction), setting=at, keep=True),
             "top-k entries, others taken as zero",
-            f"The same with unknown entries taken as zero, {_percent(fraction)}",
+            f"The same with unknown entries taken as zero, {percent(fraction)}",
             "A reading of the paper's figure 10(a).",
             fraction,
             gallery=FIGURE_10A,
@@ -161,11 +98,11 @@ def plan_probe(
 ) -> Iterator[Planned]:
     """Inversion of PA-CFL's views when every user holds one record: figure 10, and collusion."""
     scorers = image_scorers(run)
-    setting = f"{_setting(run, 'PA-CFL')}, k = {_percent(fraction)} of d"
+    setting = f"{_setting(run, 'PA-CFL')}, k = {percent(fraction)} of d"
     colluder = run.transcript.ids("user")[0]
-    at = f"k = {_percent(fraction)}"
+    at = f"k = {percent(fraction)}"
     shown = VIEWS if headline else FIGURE_10BC
-    make = partial(_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
+    make = partial(attack_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
     yield Planned(
         make(RankProfileMatching(), (MS,), "MS"),
         "MS, order of coordinates alone",
@@ -206,7 +143,7 @@ def plan_probe(
     )
     if headline:
         yield Planned(
-            _cell(
+            attack_cell(
                 run,
                 LabelsFromPermutation(round=1),
                 (MS,),
@@ -229,7 +166,7 @@ def plan_training(
     """Attacks on a training run: labels, links between rounds, and inversion if it applies."""
     if headline:
         yield Planned(
-            _cell(
+            attack_cell(
                 run,
                 LabelsFromPermutation(round=1, simulated_users=100),
                 (MS,),
@@ -271,7 +208,9 @@ def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iter
     )
     for attack, members, label in attacks:
         yield Planned(
-            _cell(run, attack, members, label, image_scorers(run), setting=setting, seed=seed),
+            attack_cell(
+                run, attack, members, label, image_scorers(run), setting=setting, seed=seed
+            ),
             "inversion of training updates",
             f"Records from training updates ({label})",
             "Gradient inversion needs an update that is one gradient of one record.",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privaudit.campaigns.pa_cfl.exposed import Exposed
+from privaudit.campaigns.risks import capital, risk_verdict, untested
 from privaudit.reports.model import BreachingCoalition, BudgetRow, Claim, Finding
 
 __all__ = ["claims_of", "verdicts_of"]
@@ -36,66 +37,25 @@ def verdicts_of(
     findings: Sequence[Finding], exposures: Sequence[Exposed]
 ) -> list[BreachingCoalition]:
     """Return the verdict of each risk, with the smallest coalition that breaches it."""
-    rows = [_of_risk(risk, findings) for risk in _RISKS]
+    rows = [
+        risk_verdict(
+            risk,
+            findings,
+            words=_IN_WORDS,
+            when_breached=_on_another_model,
+            when_not=_elsewhere,
+        )
+        for risk in _RISKS
+    ]
     rows.append(
-        BreachingCoalition(
-            risk="singling-out",
-            verdict="not tested",
-            coalition_label="",
-            size=0,
-            sentence="No attack of this audit asks whether one record took part in training.",
+        untested(
+            "singling-out", "No attack of this audit asks whether one record took part in training."
         )
     )
     if exposures:
         rows.append(_important_values(exposures))
         rows.append(_shuffle_undone(exposures))
     return rows
-
-
-def _of_risk(risk: str, findings: Sequence[Finding]) -> BreachingCoalition:
-    judged = [f for f in findings if f.headline and f.risk == risk]
-    breached = sorted(
-        (f for f in judged if f.verdict == "breached"), key=lambda f: f.coalition_size
-    )
-    if breached:
-        first = breached[0]
-        same = [f for f in breached if f.coalition_size == first.coalition_size]
-        worst = max(same, key=lambda f: f.estimate.value)
-        sentence = (
-            f"{_capital(in_words(worst.coalition_label))} succeeds for "
-            f"{worst.estimate.value:.0%} of {worst.n} targets (chance and prior knowledge alone: "
-            f"{worst.baseline.value:.0%}). {worst.summary} Setting: {worst.setting}."
-            f"{_on_another_model(worst, findings)}"
-        )
-        return BreachingCoalition(
-            risk=risk,
-            verdict="breached",
-            coalition_label=worst.coalition_label,
-            size=worst.coalition_size,
-            sentence=sentence,
-        )
-    if not judged:
-        return BreachingCoalition(
-            risk=risk,
-            verdict="not tested",
-            coalition_label="",
-            size=0,
-            sentence="No attack on this risk could run; the list of attacks not run says why.",
-        )
-    verdict = "inconclusive" if any(f.verdict == "inconclusive" for f in judged) else "not shown"
-    tried = ", ".join(sorted({in_words(f.coalition_label) for f in judged}))
-    best = max(judged, key=lambda f: f.estimate.value)
-    return BreachingCoalition(
-        risk=risk,
-        verdict=verdict,
-        coalition_label=best.coalition_label,
-        size=best.coalition_size,
-        sentence=(
-            f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: at "
-            f"best {best.estimate.value:.0%} of {best.n} targets against "
-            f"{best.baseline.value:.0%}. Stronger attacks may.{_elsewhere(risk, findings)}"
-        ),
-    )
 
 
 def _on_another_model(first: Finding, findings: Sequence[Finding]) -> str:
@@ -115,12 +75,12 @@ def _on_another_model(first: Finding, findings: Sequence[Finding]) -> str:
     return ""
 
 
-def _elsewhere(risk: str, findings: Sequence[Finding]) -> str:
+def _elsewhere(best_of_audited: Finding, findings: Sequence[Finding]) -> str:
     """Return a sentence on an attack that succeeded at other parameters than the audited ones."""
     others = [
         f
         for f in findings
-        if f.risk == risk
+        if f.risk == best_of_audited.risk
         and not f.headline
         and f.unit == "proportion"
         and f.verdict == "breached"
@@ -153,7 +113,7 @@ def _important_values(exposures: Sequence[Exposed]) -> BreachingCoalition:
         coalition_label=first.coalition_label,
         size=first.size,
         sentence=(
-            f"{_capital(in_words(first.coalition_label))} knows every important value of every "
+            f"{capital(in_words(first.coalition_label))} knows every important value of every "
             f"other user exactly and at its coordinate ({first.worst_exact_fraction:.2%} of the "
             f"update; {first.exact_verified:.0%} of the claimed values were checked to be right)."
         ),
@@ -180,15 +140,11 @@ def _shuffle_undone(exposures: Sequence[Exposed]) -> BreachingCoalition:
         coalition_label=first.row.coalition_label,
         size=first.row.size,
         sentence=(
-            f"{_capital(in_words(first.row.coalition_label))} attributes noised reports to their "
+            f"{capital(in_words(first.row.coalition_label))} attributes noised reports to their "
             f"user ({first.attributed_fraction:.0%} of the coordinates of the worst-off user). "
             "The management server, which shuffles, could always do so."
         ),
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def claims_of(

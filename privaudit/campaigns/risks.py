@@ -1,0 +1,124 @@
+"""The verdict on one risk, in words, from the headline findings of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from privaudit.reports.model import BreachingCoalition, Finding
+
+__all__ = ["capital", "risk_verdict", "untested"]
+
+Remark = Callable[[Finding, Sequence[Finding]], str]
+
+
+def _silent(finding: Finding, findings: Sequence[Finding]) -> str:
+    return ""
+
+
+def risk_verdict(
+    risk: str,
+    findings: Sequence[Finding],
+    *,
+    words: Mapping[str, str],
+    when_breached: Remark = _silent,
+    when_not: Remark = _silent,
+) -> BreachingCoalition:
+    """Return the verdict on a risk, with the smallest coalition that breaches it.
+
+    Parameters
+    ----------
+    words : mapping
+        From the label of a coalition to its words; a label without words stands for itself.
+    when_breached, when_not : callable
+        Give a sentence, with a leading space, to add behind the one on the best finding.
+    """
+    judged = [f for f in findings if f.headline and f.risk == risk]
+    if not judged:
+        return untested(
+            risk, "No attack on this risk could run; the list of attacks not run says why."
+        )
+
+    def named(finding: Finding) -> str:
+        return words.get(finding.coalition_label, finding.coalition_label)
+
+    breached = [f for f in judged if f.verdict == "breached"]
+    if breached:
+        least = min(f.coalition_size for f in breached)
+        first = _best([f for f in breached if f.coalition_size == least])
+        sentence = (
+            f"{capital(named(first))} {_success(first)} {first.summary} Setting: {first.setting}."
+            f"{when_breached(first, findings)}"
+        )
+        return _of(risk, "breached", first, sentence)
+    verdict = "inconclusive" if any(f.verdict == "inconclusive" for f in judged) else "not shown"
+    tried = ", ".join(sorted({named(f) for f in judged}))
+    first = _best(judged)
+    sentence = (
+        f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: at "
+        f"best {_value(first)} of {first.n} targets against {_baseline(first)}. Stronger attacks "
+        f"may.{when_not(first, findings)}"
+        if first.unit == "proportion"
+        else f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: "
+        f"at best a {first.metric} of {_value(first)} over {first.n} targets against "
+        f"{_baseline(first)}. Stronger attacks may.{when_not(first, findings)}"
+    )
+    return _of(risk, verdict, first, sentence)
+
+
+def untested(risk: str, sentence: str) -> BreachingCoalition:
+    """Return the row of a risk that no attack asked about."""
+    return BreachingCoalition(
+        risk=risk, verdict="not tested", coalition_label="", size=0, sentence=sentence
+    )
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def _of(risk: str, verdict: str, finding: Finding, sentence: str) -> BreachingCoalition:
+    return BreachingCoalition.model_validate(
+        {
+            "risk": risk,
+            "verdict": verdict,
+            "coalition_label": finding.coalition_label,
+            "size": finding.coalition_size,
+            "sentence": sentence,
+        }
+    )
+
+
+def _best(findings: Sequence[Finding]) -> Finding:
+    """Return the strongest finding; proportions come first, being comparable with one another."""
+    shares = [f for f in findings if f.unit == "proportion"]
+    return max(
+        shares or findings,
+        key=lambda f: f.estimate.value if f.higher_is_leakier else -f.estimate.value,
+    )
+
+
+def _success(finding: Finding) -> str:
+    if finding.unit == "proportion":
+        return (
+            f"succeeds for {_value(finding)} of {finding.n} targets (chance and prior knowledge "
+            f"alone: {_baseline(finding)})."
+        )
+    return (
+        f"reaches a {finding.metric} of {_value(finding)} over {finding.n} targets (prior "
+        f"knowledge alone: {_baseline(finding)})."
+    )
+
+
+def _value(finding: Finding) -> str:
+    return _written(finding, finding.estimate.value)
+
+
+def _baseline(finding: Finding) -> str:
+    return _written(finding, finding.baseline.value)
+
+
+def _written(finding: Finding, value: float) -> str:
+    if finding.unit == "proportion":
+        return f"{value:.0%}"
+    return f"{value:.3g} {finding.unit}".rstrip()
