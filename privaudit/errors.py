@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "AlignmentError",
     "ConfigurationError",
     "CorruptRecordingError",
     "DatasetNotFoundError",
@@ -40,6 +41,10 @@ class ConfigurationError(PrivauditError, ValueError):
 
 class InvalidDataError(PrivauditError, ValueError):
     """Data that were read are not usable: wrong shape, not finite, empty."""
+
+
+class AlignmentError(InvalidDataError):
+    """Rows of vertically divided data do not line up: other ids, another order, or an id twice."""
 
 
 class DatasetNotFoundError(PrivauditError, FileNotFoundError):
