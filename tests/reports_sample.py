@@ -19,6 +19,7 @@ from privaudit.reports.model import (
     Claim,
     Finding,
     Interval,
+    MeasuredTable,
     NotRun,
     SystemUnderTest,
     UncoveredRelease,
@@ -224,6 +225,16 @@ def sample_report() -> AuditReport:
             },
             deployment_model="Shuffle",
             outcome="diverged at round 3 with ε₀ = 1",
+        ),
+        claim_result="No: one server with one user rebuilds records that it must not see.",
+        tables=(
+            MeasuredTable(
+                id="defences",
+                title="Linking by defence",
+                caption="Share of users linked when the server sees a changed similarity matrix.",
+                columns=("Defence", "#Linked", "#Users"),
+                rows=(("none", 0.95, 20), ("rounded", 0.9, 20), ("labels only", None, 20)),
+            ),
         ),
         verdicts=(
             BreachingCoalition(

@@ -49,7 +49,7 @@ def risk_verdict(
             f"{capital(named(first))} {_success(first)} {first.summary} Setting: {first.setting}."
             f"{when_breached(first, findings)}"
         )
-        return _of(risk, "breached", first, sentence)
+        return _of(risk, "breached", first, named(first), sentence)
     verdict = "inconclusive" if any(f.verdict == "inconclusive" for f in judged) else "not shown"
     tried = ", ".join(sorted({named(f) for f in judged}))
     first = _best(judged)
@@ -62,7 +62,7 @@ def risk_verdict(
         f"at best a {first.metric} of {_value(first)} over {first.n} targets against "
         f"{_baseline(first)}. Stronger attacks may.{when_not(first, findings)}"
     )
-    return _of(risk, verdict, first, sentence)
+    return _of(risk, verdict, first, named(first), sentence)
 
 
 def untested(risk: str, sentence: str) -> BreachingCoalition:
@@ -77,12 +77,14 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _of(risk: str, verdict: str, finding: Finding, sentence: str) -> BreachingCoalition:
+def _of(
+    risk: str, verdict: str, finding: Finding, coalition: str, sentence: str
+) -> BreachingCoalition:
     return BreachingCoalition.model_validate(
         {
             "risk": risk,
             "verdict": verdict,
-            "coalition_label": finding.coalition_label,
+            "coalition_label": coalition,
             "size": finding.coalition_size,
             "sentence": sentence,
         }

@@ -99,6 +99,7 @@ class Opening:
     byline: str
     summary: tuple[str, ...]
     claim: str
+    claim_result: str
     tested: str
     notices: tuple[str, ...]
     headlines: tuple[Headline, ...]

@@ -85,6 +85,8 @@ def _opening(opening: Opening) -> Iterable[str]:
     yield _paragraph(opening.byline)
     yield _paragraph(opening.tested)
     yield _wrapped(f"**Claim under test**: {escape(opening.claim)}")
+    if opening.claim_result:
+        yield _wrapped(f"**Does it hold?** {escape(opening.claim_result)}")
     yield "## In short"
     yield _list(opening.summary)
     if opening.notices:

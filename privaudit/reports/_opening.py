@@ -71,6 +71,7 @@ def make_opening(report: AuditReport, *, digest: str) -> Opening:
         byline=visible(f"Leakage report by {tool}, made {report.created}, seed {report.seed}"),
         summary=_summary(report),
         claim=visible(system.claim_under_test),
+        claim_result=visible(report.claim_result),
         tested=_tested(report),
         notices=_notices(report),
         headlines=tuple(_headline(verdict, report.findings) for verdict in report.verdicts),
@@ -127,11 +128,14 @@ def _listing(items: list[str]) -> str:
 def _tested(report: AuditReport) -> str:
     system = report.system
     public = "public data" if system.data_is_public else "data that are not public"
-    return visible(
+    ran = system.run_sentence or (
         f"{system.protocol} ({system.protocol_version}) was run with "
         f"{plural(system.users, 'user')} over {plural(system.rounds, 'round')}, training one "
         f"model ({system.model}, {plural(system.dimension, 'parameter')}) on "
-        f"{system.dataset} ({public}). {_DEPLOYMENT[system.deployment_model]} "
+        f"{system.dataset} ({public})."
+    )
+    return visible(
+        f"{ran} {_DEPLOYMENT[system.deployment_model]} "
         f"The unit of privacy is {system.privacy_unit}. "
         f"Outcome of the run: {system.outcome}."
     )

@@ -32,6 +32,7 @@ def make_sections(report: AuditReport, *, digest: str) -> tuple[Section, ...]:
         _galleries,
         _figures,
         _exposure,
+        _measured_tables,
         _budgets,
         _uncovered,
         _utilities,
@@ -259,6 +260,27 @@ def _budgets(report: AuditReport) -> Section:
     )
     slim = condensed(table, constant=("ε₀", "δ", "Dimension", "Clusters"))
     return Section("budget", "Privacy budget by cluster size", (text,), (slim,))
+
+
+def _measured_tables(report: AuditReport) -> Section:
+    tables = tuple(
+        Table(
+            f"measured-{index}",
+            visible(f"{table.title}. {table.caption}"),
+            column(visible(name) for name in table.columns),
+            tuple(tuple(_measured_cell(value) for value in row) for row in table.rows),
+        )
+        for index, table in enumerate(report.tables, start=1)
+    )
+    return Section("measured", "Further measurements", tables=tables)
+
+
+def _measured_cell(value: str | int | float | None) -> Cell:
+    if isinstance(value, str):
+        return cell(visible(value))
+    if isinstance(value, int):
+        return cell(integer(value), value)
+    return cell(number(value), value)
 
 
 def _uncovered(report: AuditReport) -> Section:

@@ -26,6 +26,7 @@ __all__ = [
     "Gallery",
     "GalleryRow",
     "Interval",
+    "MeasuredTable",
     "NotRun",
     "Series",
     "SystemUnderTest",
@@ -70,7 +71,10 @@ class Interval(_Model):
 
 
 class SystemUnderTest(_Model):
-    """What was audited."""
+    """What was audited.
+
+    ``run_sentence`` says in words what ran on what; empty, it is made of the other fields.
+    """
 
     protocol: str
     protocol_version: str
@@ -86,6 +90,7 @@ class SystemUnderTest(_Model):
     actors: dict[str, str]
     deployment_model: Literal["Local", "Central", "Shuffle", "Federated"]
     outcome: str
+    run_sentence: str = ""
 
 
 class Finding(_Model):
@@ -203,11 +208,17 @@ class UncoveredRelease(_Model):
 
 
 class Claim(_Model):
-    """A statement of the paper, and whether it was reproduced."""
+    """A statement of the paper, and whether it was reproduced.
+
+    ``"does not hold"`` is for a statement that the protocol's own messages contradict, whatever
+    the measurement.
+    """
 
     statement: str
     source: str
-    verdict: Literal["reproduced", "not reproduced", "partly reproduced", "not tested"]
+    verdict: Literal[
+        "reproduced", "not reproduced", "partly reproduced", "does not hold", "not tested"
+    ]
     evidence: str
 
 
@@ -231,6 +242,26 @@ class Utility(_Model):
     quantity: str
     x_label: str
     series: tuple[Series, ...]
+
+
+class MeasuredTable(_Model):
+    """A table of measurements that no other part of the report holds.
+
+    Columns whose name begins with ``#`` hold numbers; ``None`` is a cell without a value.
+    """
+
+    id: str
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | None, ...], ...]
+
+    @model_validator(mode="after")
+    def _as_wide_as_its_head(self) -> Self:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"{len(row)} cells under {len(self.columns)} columns")
+        return self
 
 
 class Figure(_Model):
@@ -282,7 +313,8 @@ class AuditReport(_Model):
     """A whole report; the first page is made of the verdicts, the rest stands behind it.
 
     ``budget_statements`` are the sentences on the budget for the first page; when there are none,
-    they are made of the budget rows by their ``role``.
+    they are made of the budget rows by their ``role``. ``claim_result`` says whether the claim
+    under test holds, from figures of the same report.
     """
 
     schema_version: Literal["privaudit-report/1"] = "privaudit-report/1"
@@ -313,3 +345,5 @@ class AuditReport(_Model):
     digests: dict[str, str]
     seconds: dict[str, float]
     budget_statements: tuple[str, ...] = ()
+    claim_result: str = ""
+    tables: tuple[MeasuredTable, ...] = ()

@@ -18,7 +18,7 @@ from privaudit.campaigns.galleries import galleries_of
 from privaudit.campaigns.pa_cfl.audit import AuditResult
 from privaudit.campaigns.pa_cfl.empirical import crossings, empirical_rows
 from privaudit.campaigns.pa_cfl.pictures import exposure_figures, row_label, sweep_figures
-from privaudit.campaigns.pa_cfl.verdicts import claims_of, verdicts_of
+from privaudit.campaigns.pa_cfl.verdicts import claim_result, claims_of, verdicts_of
 from privaudit.campaigns.pa_cfl.wording import (
     ACTORS,
     CLAIM,
@@ -61,6 +61,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
     shown = empirical_rows(budgets, seed=config.seed, confidence=config.confidence)
     utilities = _utilities(result)
     exposures = [e.row for e in result.exposures]
+    verdicts = tuple(verdicts_of(findings, result.exposures))
     figures: list[Figure] = [
         lines(
             utilities[0],
@@ -81,7 +82,8 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         seed=config.seed,
         complete=all(m.status != "failed" for _, m in described),
         system=_system(result),
-        verdicts=tuple(verdicts_of(findings, result.exposures)),
+        verdicts=verdicts,
+        claim_result=claim_result(verdicts, budgets),
         findings=tuple(findings),
         not_run=tuple(not_run_of(described) + result.not_run),
         exposure=tuple(exposures),

@@ -9,7 +9,7 @@ from privaudit.campaigns.pa_cfl.exposed import Exposed
 from privaudit.campaigns.risks import capital, risk_verdict, untested
 from privaudit.reports.model import BreachingCoalition, BudgetRow, Claim, Finding
 
-__all__ = ["claims_of", "verdicts_of"]
+__all__ = ["claim_result", "claims_of", "verdicts_of"]
 
 _RISKS = ("reconstruction", "inference", "linkability")
 
@@ -95,6 +95,28 @@ def _elsewhere(best_of_audited: Finding, findings: Sequence[Finding]) -> str:
     )
 
 
+def claim_result(verdicts: Sequence[BreachingCoalition], budgets: Sequence[BudgetRow]) -> str:
+    """Return whether the claim under test holds, from the verdicts and budgets of the report."""
+    broken = [v for v in verdicts if v.verdict == "breached"]
+    finite = [b for b in budgets if b.role == "bracket" and b.rounds == 1 and b.upper is not None]
+    noised = ""
+    if finite:
+        largest = max(b.upper for b in finite if b.upper is not None)
+        noised = (
+            " The less important part is differentially private, with a budget of up to "
+            f"{largest:.3g} in one round."
+        )
+    if broken:
+        least = min(broken, key=lambda v: v.size)
+        return (
+            f"Not as stated: {least.coalition_label} breaches it in this audit ({least.risk})."
+            f"{noised}"
+        )
+    if any(v.verdict == "inconclusive" for v in verdicts):
+        return f"Open: some figures are inconclusive.{noised}"
+    return f"It was not refuted by the attacks of this audit.{noised}"
+
+
 def _important_values(exposures: Sequence[Exposed]) -> BreachingCoalition:
     risk = "exposure of the important update values"
     placed = [e for e in exposures if e.row.exact_fraction > 0]
@@ -110,7 +132,7 @@ def _important_values(exposures: Sequence[Exposed]) -> BreachingCoalition:
     return BreachingCoalition(
         risk=risk,
         verdict="breached",
-        coalition_label=first.coalition_label,
+        coalition_label=in_words(first.coalition_label),
         size=first.size,
         sentence=(
             f"{capital(in_words(first.coalition_label))} knows every important value of every "
@@ -137,7 +159,7 @@ def _shuffle_undone(exposures: Sequence[Exposed]) -> BreachingCoalition:
     return BreachingCoalition(
         risk=risk,
         verdict="breached",
-        coalition_label=first.row.coalition_label,
+        coalition_label=in_words(first.row.coalition_label),
         size=first.row.size,
         sentence=(
             f"{capital(in_words(first.row.coalition_label))} attributes noised reports to their "
