@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -55,7 +55,8 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
     target's own messages. Within each round and kind the arrays of each sender's messages are
     replaced by those of another, by one random derangement of the senders; ends, order and
     metadata stay. Where a single party sent all messages of a round and kind, they are deranged
-    among the messages; a single message stays as it is.
+    among the messages; a single message stays as it is. Where all messages of a round and kind
+    list ``pairs`` in their metadata, the values of the pairs are deranged among all of these.
 
     Raises
     ------
@@ -69,7 +70,11 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
     wanted = set(kinds)
     swapped: dict[int, Message] = {}
     for (kind, _), messages in groups.items():
-        if kind in wanted and len(messages) > 1:
+        if kind not in wanted:
+            continue
+        if all("pairs" in message.meta for message in messages):
+            swapped.update(_exchanged_pairs(messages, rng=rng))
+        elif len(messages) > 1:
             swapped.update(_exchanged(messages, rng=rng))
     if not swapped:
         raise ConfigurationError(
@@ -77,6 +82,29 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
             f"and kind among {', '.join(sorted(wanted))}"
         )
     return replace(view, messages=tuple(swapped.get(m.seq, m) for m in view.messages))
+
+
+def _exchanged_pairs(
+    messages: Sequence[Message], *, rng: np.random.Generator
+) -> dict[int, Message]:
+    names = sorted(messages[0].arrays)
+    counts = {len(message.arrays[name]) for message in messages for name in names}
+    pooled = {name: np.concatenate([m.arrays[name] for m in messages]) for name in names}
+    total = max((len(values) for values in pooled.values()), default=0)
+    if total < 2 or any(len(values) != total for values in pooled.values()):
+        raise ConfigurationError(
+            f"{messages[0].kind}, round {messages[0].round}: deranging pairs needs two of them, "
+            f"and one entry a pair in every array; lengths found: {sorted(counts)}"
+        )
+    order = derangement(total, rng=rng)
+    ends = np.cumsum([len(m.arrays[names[0]]) for m in messages])[:-1]
+    parts = {name: np.split(values[order], ends) for name, values in pooled.items()}
+    return {
+        message.seq: replace(
+            message, arrays=MappingProxyType({name: parts[name][i] for name in names})
+        )
+        for i, message in enumerate(messages)
+    }
 
 
 def _exchanged(messages: Sequence[Message], *, rng: np.random.Generator) -> dict[int, Message]:
@@ -156,12 +184,21 @@ def pseudonymise(
     return hidden, MappingProxyType(users)
 
 
-def linking_truth(transcript: Transcript, users: Mapping[PartyId, PartyId]) -> Truth:
+def linking_truth(
+    transcript: Transcript,
+    users: Mapping[PartyId, PartyId],
+    *,
+    gallery: Collection[PartyId] | None = None,
+) -> Truth:
     """Return the truth of a linking attack: ``user`` () int64 for each pseudonym.
 
-    ``user`` is the position of the user among ``transcript.ids("user")``.
+    ``user`` is the position of the user among ``transcript.ids("user")``; with ``gallery``, the
+    users that the attack can know, it is -1 for all others.
     """
-    position = {user: i for i, user in enumerate(transcript.ids("user"))}
+    position = {
+        user: i if gallery is None or user in gallery else -1
+        for i, user in enumerate(transcript.ids("user"))
+    }
     return Truth(
         {
             name: MappingProxyType({"user": np.array(position[user], dtype=np.int64)})
