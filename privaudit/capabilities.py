@@ -16,6 +16,8 @@ class Capability(StrEnum):
     AUXILIARY_DATA = "auxiliary-data"
     SINGLE_LOCAL_STEP = "single-local-step"
     SINGLE_RECORD_UPDATES = "single-record-updates"
+    #: The coalition runs clients of its own, which sent vectors of its choice: it is active.
+    INJECTED_CLIENTS = "injected-clients"
     #: Some rows of a table are known with their records.
     KNOWN_RECORDS = "known-records"
     #: It is known which columns of a table each part of a message was computed from.
@@ -37,5 +39,6 @@ EVIDENCED: frozenset[Capability] = frozenset(
         Capability.TRAINING_PARAMETERS,
         Capability.SINGLE_LOCAL_STEP,
         Capability.SINGLE_RECORD_UPDATES,
+        Capability.INJECTED_CLIENTS,
     }
 )
