@@ -78,11 +78,11 @@ def similarity_on(view: View) -> str:
         If the public configuration does not say.
     """
     configuration = view.public.get("configuration")
-    value = configuration.get("sim_on") if isinstance(configuration, Mapping) else None
+    value = configuration.get("similarity_on") if isinstance(configuration, Mapping) else None
     if value not in ("params", "delta"):
         raise ConfigurationError(
-            "the public 'configuration' must say what similarities are of, as 'sim_on': 'params' "
-            f"or 'delta'; it says {value!r}"
+            "the public 'configuration' must say what similarities are of, as 'similarity_on': "
+            f"'params' or 'delta'; it says {value!r}"
         )
     return str(value)
 
