@@ -6,6 +6,8 @@ and trains on a sample; scikit-learn's is used where a clustering itself is the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -119,9 +121,9 @@ def _means(points: Points, codes: Codes, k: int, *, rng: np.random.Generator) ->
     counts = np.bincount(codes, minlength=k)
     order = np.argsort(codes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(counts)])
-    members = csr_matrix((np.ones(len(points), np.float32), order, starts), (k, len(points)))
+    members: Any = csr_matrix((np.ones(len(points), np.float32), order, starts), (k, len(points)))
     sums: Points = members @ points
-    centres: Points = sums / np.maximum(counts, 1)[:, None].astype(np.float32)
+    centres: Points = np.divide(sums, np.maximum(counts, 1)[:, None], dtype=np.float32)
     empty = np.flatnonzero(counts == 0)
     if len(empty):
         centres[empty] = points[rng.choice(len(points), size=len(empty), replace=False)]
