@@ -225,6 +225,8 @@ def test_an_attack_reads_the_messages_that_the_control_deranges(
         ("pa-cfl", {"rounds": 1, "protection": False, "pre_clustering": False}),
         ("pa-cfl", {"rounds": 1, "update": "gradient"}),
         ("fedavg", {"rounds": 2}),
+        ("dp-fedavg", {"rounds": 2}),
+        ("dp-fedavg", {"rounds": 1, "privacy_level": "user", "update": "gradient"}),
     ],
 )
 def test_every_registered_protocol_conforms(name: str, parameters: dict[str, Any]) -> None:
@@ -235,6 +237,7 @@ def test_no_registered_protocol_is_left_out() -> None:
     assert {n for n, e in plugins.available("protocol").items() if "privaudit." in e[0].value} == {
         "pa-cfl",
         "fedavg",
+        "dp-fedavg",
     }
 
 

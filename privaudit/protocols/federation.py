@@ -12,7 +12,7 @@ from privaudit.datasets.base import FederatedData
 from privaudit.errors import InvalidDataError
 from privaudit.models import build, default_model, flatten_parameters
 from privaudit.models.spec import ModelSpec
-from privaudit.protocols.training import accuracy, local_update
+from privaudit.protocols.training import LocalTraining, accuracy, local_update
 from privaudit.transcript import Array, Capability, Party, Recorder
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Federation:
     recorder : Recorder
     servers : sequence of Party
         The parties besides the users.
+    train : LocalTraining
+        How a user computes its update.
 
     Attributes
     ----------
@@ -78,8 +80,10 @@ class Federation:
         rng: np.random.Generator,
         recorder: Recorder,
         servers: tuple[Party, ...],
+        train: LocalTraining = local_update,
     ) -> None:
         self.config, self.data, self.recorder = config, data, recorder
+        self._train = train
         self.users = tuple(client.party for client in data.clients)
         self.sizes = np.array([len(client.train) for client in data.clients], dtype=np.int64)
         spec = (
@@ -142,7 +146,7 @@ class Federation:
             If the update is not finite in round 1, before anything was aggregated.
         """
         client = self.data.clients[position]
-        values = local_update(
+        values = self._train(
             self.model,
             client.train.images,
             client.train.labels,

@@ -5,7 +5,7 @@ torch is imported when a function is called, not when this module is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,29 @@ from privaudit.models import load_parameters
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["UpdateKind", "accuracy", "local_update"]
+__all__ = ["LocalTraining", "UpdateKind", "accuracy", "local_update"]
 
 UpdateKind = Literal["fedavg", "gradient"]
+
+
+class LocalTraining(Protocol):
+    """How one user computes its update; see :func:`local_update`."""
+
+    def __call__(
+        self,
+        model: nn.Module,
+        images: npt.NDArray[np.float32],
+        labels: npt.NDArray[np.int64],
+        *,
+        parameters: npt.NDArray[np.float32],
+        learning_rate: float,
+        batch_size: int,
+        epochs: int,
+        mode: UpdateKind,
+        rng: np.random.Generator,
+    ) -> npt.NDArray[np.float32]:
+        """Train on one user's records and return the update."""
+        ...
 
 
 def local_update(

@@ -9,8 +9,9 @@ import numpy as np
 
 from privaudit.datasets.base import FederatedData
 from privaudit.ledger import PrivacyEvent, UnprotectedRelease
-from privaudit.protocols.base import Progress, RoundMetrics, RunOutcome
+from privaudit.protocols.base import Progress, RunOutcome
 from privaudit.protocols.baselines import kinds
+from privaudit.protocols.baselines._averaging import average_rounds
 from privaudit.protocols.federation import Federation, TrainingConfig
 from privaudit.transcript import Party, Recorder, Transcript
 
@@ -35,45 +36,9 @@ class FedAvg:
         progress: Progress | None = None,
     ) -> RunOutcome:
         """Run all rounds; see :class:`privaudit.protocols.FederatedProtocol`."""
-        config = self.config
         server = Party(kinds.SERVER, "server", "averages the users' updates")
-        federation = Federation(config, data, rng=rng, recorder=recorder, servers=(server,))
-        users, sizes, parameters = federation.users, federation.sizes, federation.initial
-        metrics: list[RoundMetrics] = []
-        for t in range(1, config.rounds + 1):
-            for user in users:
-                recorder.send(
-                    round=t,
-                    kind=kinds.GLOBAL_MODEL,
-                    sender=kinds.SERVER,
-                    receiver=user,
-                    arrays={"parameters": parameters},
-                )
-            total = np.zeros(len(parameters), dtype=np.float64)
-            for i, user in enumerate(users):
-                update = federation.update(i, round=t, parameters=parameters)
-                if not np.isfinite(update).all():
-                    reason = f"diverged in round {t}: the update of {user} is not finite"
-                    return RunOutcome("diverged", t - 1, reason, (), tuple(metrics))
-                recorder.send(
-                    round=t,
-                    kind=kinds.UPDATE,
-                    sender=user,
-                    receiver=kinds.SERVER,
-                    arrays={"values": update, "records": np.asarray(sizes[i])},
-                )
-                total += sizes[i] * update.astype(np.float64)
-            step = config.learning_rate * total / sizes.sum()
-            with np.errstate(over="ignore"):
-                parameters = (parameters - step).astype(np.float32)
-            if not np.isfinite(parameters).all():
-                reason = f"diverged in round {t}: the averaged model is not finite"
-                return RunOutcome("diverged", t - 1, reason, (), tuple(metrics))
-            everyone = np.broadcast_to(parameters, (len(users), len(parameters)))
-            metrics.append(RoundMetrics(t, federation.accuracies(everyone)))
-            if progress is not None:
-                progress(t, config.rounds, metrics[-1])
-        return RunOutcome("completed", config.rounds, "", (), tuple(metrics))
+        federation = Federation(self.config, data, rng=rng, recorder=recorder, servers=(server,))
+        return average_rounds(federation, recorder=recorder, progress=progress)
 
     def events(self, transcript: Transcript) -> tuple[PrivacyEvent, ...]:
         """Return one unprotected release a round: the updates, as they are."""
