@@ -62,8 +62,8 @@ class ClassifierRows(NamedTuple):
 def build(spec: ModelSpec, *, seed: int) -> nn.Module:
     """Build a network with seeded initial parameters, on the CPU, in training mode.
 
-    The initialisation is that of torch (torchvision for ``resnet10`` and ``resnet18``). The global generator of
-    torch is left as it was; the same spec and seed give the same bytes.
+    The initialisation is that of torch (torchvision for ``resnet10`` and ``resnet18``). The global
+    generator of torch is left as it was; the same spec and seed give the same bytes.
 
     Parameters
     ----------

@@ -2,6 +2,18 @@
 
 Big integers travel as ``uint8`` arrays of shape (..., width), big-endian, ``width`` the bytes of
 the modulus: what the wire would carry, and what a view holds.
+
+Besides messages, parties hold secrets, by party and name: ``server``: ``round-T/similarities``
+(clients, clients), ``round-T/assignment`` (clients,), ``round-T/cluster-models`` (clusters, d),
+``round-T/average`` (d,), ``round-T/global-model`` (d,) after distillation, ``round-T/generator``
+theta_G. Rows stand in the order of the clients of the round, which is that in which they are sent
+``global-model`` (or what stands for it). Clients: ``round-T/quantised`` (d,) int32 and, as an
+initiator of PCSC, ``round-T/pcsc-secret`` (width,) uint8, or ``round-T/pcsc-secret/V`` where a key
+is made for each responder V. Who holds the shared key has it as ``pcsc-secret``.
+
+The truth of ``CLIENT/round-T``: ``parameters`` (d,) float32 after training, ``update`` (d,)
+float32, ``class_counts`` (classes,) int64, ``vector`` (d,) float32 that is compared, and
+``quantised`` (d,) int32 where the similarity works on integers.
 """
 
 from __future__ import annotations
@@ -10,17 +22,23 @@ from typing import Final
 
 __all__ = [
     "CLASS_COUNTS",
+    "CLUSTER_CHOICE",
+    "CLUSTER_MODEL",
+    "CLUSTER_MODELS",
     "CLUSTER_PEERS",
     "GLOBAL_MODEL",
+    "GRADIENT_PROFILE",
     "KEY_HELPER",
     "MASKED_PARAMETERS",
     "PARAMETERS",
     "SERVER",
+    "SHARED_KEY",
     "SHARED_KEY_CIPHERTEXT",
     "SIMILARITY_CHALLENGE",
     "SIMILARITY_PRODUCTS",
     "SIMILARITY_RESPONSE",
     "SIMILARITY_VALUES",
+    "SUBSPACE",
 ]
 
 SERVER: Final = "server"
@@ -29,7 +47,8 @@ KEY_HELPER: Final = "key-helper"
 
 #: Server to each sampled client: ``parameters`` (d,) float32.
 GLOBAL_MODEL: Final = "global-model"
-#: Client to server: ``parameters`` (d,) float32 after local training (aggregation ``plain``).
+#: Client to server: ``parameters`` (d,) float32 after local training (aggregation ``plain``, and
+#: under ``secagg`` of a client that is alone in its cluster).
 PARAMETERS: Final = "parameters"
 #: Client to server: ``values`` (d,) uint64, quantised parameters times records under pairwise
 #: masks (aggregation ``secagg``).
@@ -43,12 +62,29 @@ CLASS_COUNTS: Final = "class-counts"
 #: ``initiator`` and, where there is one, ``responder``.
 SIMILARITY_CHALLENGE: Final = "similarity-challenge"
 #: Responder v to initiator u (``relay``: by way of the server): ``response`` (width,) uint8 and
-#: ``squared_norm`` (8,) uint8. Meta ``initiator`` and ``responder``.
+#: ``squared_norm`` (8,) uint8, (16,) for 24-bit vectors. Meta ``initiator`` and ``responder``.
 SIMILARITY_RESPONSE: Final = "similarity-response"
 #: Initiator (or key helper) to server: ``cosines`` (pairs,) float64; meta ``pairs`` lists the
 #: pairs of client ids.
 SIMILARITY_VALUES: Final = "similarity-values"
+#: Key helper to each client (``shared_key``), once, in round 1: ``modulus``, ``scale`` and
+#: ``secret`` (width,) uint8.
+SHARED_KEY: Final = "shared-key"
 #: Client to server (``shared_key``): as a challenge, but of every client under one key.
 SHARED_KEY_CIPHERTEXT: Final = "shared-key-ciphertext"
-#: Server to key helper (``shared_key``): ``products`` (pairs, width) uint8; meta ``pairs``.
+#: Server to key helper (``shared_key``): ``products`` (pairs, width) uint8; meta ``pairs``, of
+#: which those of a client with itself give its squared norm.
 SIMILARITY_PRODUCTS: Final = "similarity-products"
+
+#: Server to client (``start = "cluster"``): ``parameters`` (d,) float32 of the client's cluster.
+CLUSTER_MODEL: Final = "cluster-model"
+#: Server to client (``ifca``): ``parameters`` (clusters, d) float32, all cluster models.
+CLUSTER_MODELS: Final = "cluster-models"
+#: Client to server (``ifca``): ``cluster`` () int64, the model of least loss on its records.
+CLUSTER_CHOICE: Final = "cluster-choice"
+#: Client to server (``cfl-gp``): ``values`` (m,) float32, coordinates of the gradient at the model
+#: it was sent; which ones is public (``profile-coordinates``).
+GRADIENT_PROFILE: Final = "gradient-profile"
+#: Client to server (``pacfl``), once, in the first round in which it takes part: ``vectors``
+#: (pixels, m) float32, left singular vectors of its raw images class by class, not saying which.
+SUBSPACE: Final = "subspace"
