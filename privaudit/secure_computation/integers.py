@@ -29,6 +29,7 @@ from privaudit.errors import ConfigurationError, InvalidDataError
 __all__ = [
     "PURE_PYTHON",
     "Backend",
+    "Bytes",
     "RandomSource",
     "SeededSource",
     "SystemSource",
@@ -47,6 +48,7 @@ __all__ = [
     "random_prime",
 ]
 
+#: Big integers, shape (n, width), or one, shape (width,); most significant byte first.
 Bytes = npt.NDArray[np.uint8]
 Backend = Literal["gmpy2", "python"]
 
