@@ -20,6 +20,8 @@ class Capability(StrEnum):
     INJECTED_CLIENTS = "injected-clients"
     #: Some rows of a table are known with their records.
     KNOWN_RECORDS = "known-records"
+    #: A sensitive attribute of some rows of a table is known.
+    KNOWN_ATTRIBUTES = "known-attributes"
     #: It is known which columns of a table each part of a message was computed from.
     FEATURE_LAYOUT = "feature-layout"
     #: Records of persons are known of whom some are in the run.

@@ -11,9 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from privaudit.errors import ConfigurationError
-from privaudit.transcript import Message, Party, PartyId, Transcript, Truth, View
+from privaudit.transcript import (
+    Array,
+    Message,
+    Party,
+    PartyId,
+    Transcript,
+    Truth,
+    View,
+    frozen_arrays,
+)
 
-__all__ = ["PSEUDONYM_ROLE", "deranged", "derangement", "linking_truth", "pseudonymise"]
+__all__ = [
+    "PSEUDONYM_ROLE",
+    "deranged",
+    "deranged_rows",
+    "derangement",
+    "leaked",
+    "linking_truth",
+    "pseudonymise",
+]
 
 #: Role of a party that stands for a user whose identity was removed.
 PSEUDONYM_ROLE = "pseudonym"
@@ -131,6 +148,124 @@ def _exchanged(messages: Sequence[Message], *, rng: np.random.Generator) -> dict
         for message, other in zip(own, others, strict=True):
             result[message.seq] = replace(message, arrays=other.arrays)
     return result
+
+
+def deranged_rows(
+    view: View,
+    *,
+    kinds: Iterable[str],
+    rows: int,
+    rng: np.random.Generator,
+    separately: bool = False,
+) -> View:
+    """Return the view with the rows of some kinds' arrays exchanged among one another.
+
+    The control experiment for messages that hold one row a person: every row is another's, while
+    the messages as a whole are the same. One random derangement is applied to all arrays of
+    ``rows`` rows, so that what belongs together stays together; an array named ``rows``, which
+    tells whose they are, stays as it is.
+
+    Parameters
+    ----------
+    view : View
+    kinds : iterable of str
+        Kinds of messages to derange.
+    rows : int
+        Persons in the run; arrays of another length are not touched.
+    rng : Generator
+    separately : bool
+        Derange each column by itself, so that what belongs together is torn apart as well; for
+        attacks that do not care which row is whose, such as one on membership.
+
+    Raises
+    ------
+    ConfigurationError
+        If no array of such messages has so many rows.
+    """
+    rng = _own_stream(rng, 3)
+    wanted = set(kinds)
+    order = derangement(rows, rng=rng)
+    found = False
+
+    def treated(name: str, array: Array) -> Array:
+        nonlocal found
+        if name == "rows" or array.ndim == 0 or len(array) != rows:
+            return array
+        found = True
+        if not separately or array.ndim == 1:
+            return array[order]
+        columns = [column[derangement(rows, rng=rng)] for column in np.moveaxis(array, 1, 0)]
+        return np.stack(columns, axis=1)
+
+    messages = tuple(
+        replace(
+            m, arrays=frozen_arrays({k: treated(k, np.asarray(a)) for k, a in m.arrays.items()})
+        )
+        if m.kind in wanted
+        else m
+        for m in view.messages
+    )
+    if not found:
+        raise ConfigurationError(
+            f"nothing to derange: the view of {view.coalition} holds no array of {rows} rows in "
+            f"messages of kinds {', '.join(sorted(wanted))}"
+        )
+    return replace(view, messages=messages)
+
+
+def leaked(
+    transcript: Transcript,
+    *,
+    kinds: Iterable[str],
+    ids: str,
+    outsider: PartyId,
+    rng: np.random.Generator,
+) -> Transcript:
+    """Add a stranger to whom messages of some kinds leaked, with their rows in random order.
+
+    Parameters
+    ----------
+    transcript : Transcript
+    kinds : iterable of str
+    ids : str
+        Public array of the rows' ids. A leaked message holds them, in its own order, as array
+        ``rows``; all have the same order.
+    outsider : PartyId
+        Id of the stranger; its role is ``"outsider"``.
+    rng : Generator
+
+    Raises
+    ------
+    ConfigurationError
+        If the ids are not public, no message is of these kinds, or the id is taken.
+    """
+    wanted = set(kinds)
+    chosen = [m for m in transcript.messages if m.kind in wanted]
+    if ids not in transcript.public_arrays or not chosen:
+        raise ConfigurationError(
+            f"a leak needs the public array '{ids}' and messages of kinds "
+            f"{', '.join(sorted(wanted))}; the run has {len(chosen)} of them"
+        )
+    if outsider in {party.id for party in transcript.parties}:
+        raise ConfigurationError(f"'{outsider}' is a party of the run already")
+    rows = transcript.public_arrays[ids]
+    order = _own_stream(rng, 4).permutation(len(rows))
+    end = 1 + max(m.seq for m in transcript.messages)
+    copies = []
+    for i, message in enumerate(chosen):
+        arrays = {
+            name: array[order] if array.ndim and len(array) == len(rows) else array
+            for name, array in message.arrays.items()
+        }
+        arrays["rows"] = rows[order]
+        copies.append(
+            replace(message, seq=end + i, receiver=outsider, arrays=frozen_arrays(arrays))
+        )
+    return replace(
+        transcript,
+        parties=(*transcript.parties, Party(outsider, "outsider")),
+        messages=(*transcript.messages, *copies),
+    )
 
 
 def pseudonymise(

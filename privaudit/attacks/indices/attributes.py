@@ -1,0 +1,148 @@
+"""What the cluster of a row tells a party of a sensitive attribute that it does not hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.attacks.base import Guesses, Knowledge
+from privaudit.attacks.indices._observations import (
+    granted,
+    held,
+    own_columns,
+    row_target,
+)
+from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.protocols.pq_mds import kinds
+from privaudit.transcript import Capability, View
+
+__all__ = ["ClusterAttribute"]
+
+Table = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAttribute:
+    """Predict a sensitive attribute from the own columns and the cluster labels sent back.
+
+    Logistic regression on the standardised own columns and the row's cluster, fitted on rows whose
+    attribute is known. The baseline has the same rows and the own columns alone: only the
+    difference is what the protocol's answer gives away, and it may be nothing.
+
+    Attributes
+    ----------
+    penalty : float
+        Inverse strength of the regression's L2 penalty (scikit-learn's C).
+    own : bool
+        False leaves the own columns out, for attack and baseline: the label alone.
+    round : int or None
+        The round to attack; None for the first that the view holds.
+    """
+
+    penalty: float = 1.0
+    own: bool = True
+    round: int | None = None
+
+    name: ClassVar[str] = "indices/cluster-attribute"
+    version: ClassVar[str] = "1"
+    risk: ClassVar[str] = "inference"
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.KNOWN_ATTRIBUTES})
+    reads: ClassVar[tuple[str, ...]] = (kinds.LABELS,)
+
+    def __post_init__(self) -> None:
+        if not self.penalty > 0:
+            raise ConfigurationError(f"penalty must be > 0, got {self.penalty}")
+
+    def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Predict the attribute of every row where it is not known.
+
+        Returns
+        -------
+        Guesses
+            Targets are rows (``row-<id>``); values are classes, () int64; scores their
+            probabilities.
+
+        Raises
+        ------
+        UnmetRequirementsError
+            If no known attributes are granted.
+        ConfigurationError, InvalidDataError
+            If the view holds no labels, or a known row is none of the run's.
+        """
+        return self._predict(view, knowledge, clusters=True)
+
+    def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Predict from the own columns alone; without any, the most frequent known class."""
+        return self._predict(view, knowledge, clusters=False)
+
+    def _predict(self, view: View, knowledge: Knowledge, *, clusters: bool) -> Guesses:
+        facts = granted(view, knowledge, self.requires, attack=self.name)
+        known = held(facts.attributes)
+        ids, labels = _labels(view, self.round)
+        place = {int(row): i for i, row in enumerate(ids)}
+        missing = [int(row) for row in known.ids if int(row) not in place]
+        if missing:
+            raise InvalidDataError(
+                f"known attributes: {len(missing)} row ids are not in the run, for example "
+                f"{missing[0]}"
+            )
+        at = np.array([place[int(row)] for row in known.ids], dtype=np.int64)
+        rest = np.delete(np.arange(len(ids)), at)
+        inputs = self._inputs(view, labels if clusters else None, len(ids))
+        classes, probability = _classify(
+            inputs[at], known.values, inputs[rest], penalty=self.penalty
+        )
+        return Guesses(
+            target_ids=tuple(row_target(int(row)) for row in ids[rest]),
+            values=tuple(np.array(c, dtype=np.int64) for c in classes),
+            scores=probability,
+        )
+
+    def _inputs(self, view: View, labels: Ints | None, rows: int) -> Table:
+        parts: list[Table] = []
+        own, features = own_columns(view)
+        if self.own and own.size:
+            spread = features.std(axis=0)
+            parts.append((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+        if labels is not None:
+            parts.append((labels[:, None] == np.unique(labels)[None]).astype(np.float64))
+        return np.concatenate(parts, axis=1) if parts else np.zeros((rows, 0))
+
+
+def _labels(view: View, round: int | None) -> tuple[Ints, Ints]:
+    sent = view.select(kinds.LABELS)
+    chosen = round if round is not None else min((m.round or 0 for m in sent), default=None)
+    messages = [m for m in sent if (m.round or 0) == chosen]
+    rows = view.public_arrays.get(kinds.ROWS)
+    if not messages or rows is None:
+        raise ConfigurationError(
+            f"the view of {view.coalition} holds no '{kinds.LABELS}' in round {chosen}; rounds "
+            f"with some: {sorted({m.round for m in sent if m.round is not None})}"
+        )
+    labels = np.asarray(messages[0].arrays["labels"]).astype(np.int64)
+    if labels.shape != rows.shape:
+        raise InvalidDataError(
+            f"{labels.size} labels and {rows.size} row ids: the numbers must agree"
+        )
+    return rows.astype(np.int64), labels
+
+
+def _classify(inputs: Table, classes: Ints, rest: Table, *, penalty: float) -> tuple[Ints, Table]:
+    present, count = np.unique(classes, return_counts=True)
+    if len(present) == 1 or inputs.shape[1] == 0:
+        best = int(count.argmax())
+        share = float(count[best] / count.sum())
+        return np.full(len(rest), present[best]), np.full(len(rest), share)
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=penalty, max_iter=1000).fit(inputs, classes)
+    probability = model.predict_proba(rest)
+    best_class = probability.argmax(axis=1)
+    return (
+        np.asarray(model.classes_[best_class], dtype=np.int64),
+        np.asarray(probability.max(axis=1), dtype=np.float64),
+    )
