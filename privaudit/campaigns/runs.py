@@ -11,15 +11,20 @@ from typing import Any
 
 from privaudit.attacks.base import Knowledge
 from privaudit.campaigns.simulation import (
+    AnySimulationConfig,
     SimulationConfig,
+    data_of,
+    divide,
     federate,
     outcome_json,
     record_run,
     simulate,
+    simulation_config,
 )
-from privaudit.configuration import validated
 from privaudit.datasets import DATASETS
 from privaudit.datasets.base import LabelledImages
+from privaudit.datasets.tables import TABLES
+from privaudit.datasets.vertical import AuxiliaryRows
 from privaudit.errors import ConfigurationError, CorruptRecordingError
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress
@@ -48,6 +53,8 @@ class RecordedRun:
     complete : bool
     dataset : str
         Name of the data set, or empty where the recording does not say.
+    auxiliary_rows : AuxiliaryRows or None
+        As ``auxiliary``, for protocols over columns.
     """
 
     transcript: Transcript
@@ -57,19 +64,20 @@ class RecordedRun:
     digest: str
     complete: bool
     dataset: str = ""
+    auxiliary_rows: AuxiliaryRows | None = None
 
 
 def open_run(
     folder: Path,
     *,
     data_root: Path | None = None,
-    auxiliary: LabelledImages | None = None,
+    auxiliary: LabelledImages | AuxiliaryRows | None = None,
 ) -> RecordedRun:
     """Read a recorded run: ``folder`` is a bundle, or holds ``run`` and perhaps ``truth``.
 
     Parameters
     ----------
-    auxiliary : LabelledImages or None
+    auxiliary : LabelledImages, AuxiliaryRows or None
         Records for adversaries that are granted some. If None they are those that the simulation
         kept apart, where the recording names one of the data sets of this package.
 
@@ -87,11 +95,12 @@ def open_run(
     return RecordedRun(
         transcript=recording.transcript,
         truth=read_truth(beside) if beside.is_dir() else None,
-        auxiliary=auxiliary,
+        auxiliary=auxiliary if isinstance(auxiliary, LabelledImages) else None,
         outcome=dict(manifest.outcome or {}),
         digest=manifest.head_hash or "incomplete",
         complete=recording.complete,
         dataset=_dataset(manifest.settings),
+        auxiliary_rows=auxiliary if isinstance(auxiliary, AuxiliaryRows) else None,
     )
 
 
@@ -102,12 +111,18 @@ def _dataset(settings: Mapping[str, Any]) -> str:
 
 def _kept_apart(
     settings: Mapping[str, Any], transcript: Transcript, bundle: Path, data_root: Path | None
-) -> LabelledImages | None:
+) -> LabelledImages | AuxiliaryRows | None:
     """Make the simulation's partition again, as far as a stranger's settings may be followed."""
     try:
-        config = validated(SimulationConfig, settings, where=str(bundle / "manifest.json"))
+        config = simulation_config(settings, where=str(bundle / "manifest.json"))
     except ConfigurationError as error:
         raise CorruptRecordingError(f"{error} (key 'settings')") from None
+    if not isinstance(config, SimulationConfig):
+        vertical = config.federation
+        known = (*DATASETS, *TABLES)
+        if vertical.dataset not in known or not transcript.ids("user"):
+            return None
+        return divide(vertical, seed=config.seed, data_root=data_root).auxiliary
     federation = config.federation
     # A recording may come from a stranger: it does not get to name files of this machine, nor to
     # ask for more users than it has.
@@ -117,7 +132,7 @@ def _kept_apart(
 
 
 def recorded(
-    config: SimulationConfig,
+    config: AnySimulationConfig,
     folder: Path,
     *,
     data_root: Path | None = None,
@@ -137,13 +152,13 @@ def recorded(
     return _own(config, folder, data_root)
 
 
-def _own(config: SimulationConfig, folder: Path, data_root: Path | None) -> RecordedRun:
-    data = federate(config.federation, seed=config.seed, data_root=data_root)
+def _own(config: AnySimulationConfig, folder: Path, data_root: Path | None) -> RecordedRun:
+    data = data_of(config, data_root=data_root)
     return open_run(folder, auxiliary=data.auxiliary)
 
 
 def outcome_only(
-    config: SimulationConfig,
+    config: AnySimulationConfig,
     file: Path,
     *,
     data_root: Path | None = None,
@@ -160,7 +175,7 @@ def outcome_only(
         except (ValueError, KeyError, TypeError):
             # A file that cannot be read is a run to make: it is replaced.
             file.unlink()
-    data = federate(config.federation, seed=config.seed, data_root=data_root)
+    data = data_of(config, data_root=data_root)
     ended = simulate(config, data, recorder=NullRecorder(), progress=progress)
     value = outcome_json(ended)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,19 +14,34 @@ from privaudit import plugins
 from privaudit.configuration import validated
 from privaudit.datasets import load_dataset
 from privaudit.datasets.base import FederatedData
+from privaudit.datasets.columns import Split, split_vertically
 from privaudit.datasets.partition import partition, single_record_users
-from privaudit.errors import OutputExistsError, PrivauditError
-from privaudit.protocols.base import FederatedProtocol, Progress, RunOutcome
+from privaudit.datasets.tables import TableOptions, load_table
+from privaudit.datasets.vertical import VerticalData
+from privaudit.errors import ConfigurationError, OutputExistsError, PrivauditError
+from privaudit.protocols.base import (
+    AnyProtocol,
+    FederatedProtocol,
+    Progress,
+    RunOutcome,
+    runs_on_columns,
+)
 from privaudit.recording import BundleRecorder
 from privaudit.transcript import Recorder
 
 __all__ = [
+    "AnySimulationConfig",
     "FederationConfig",
     "SimulationConfig",
+    "VerticalConfig",
+    "VerticalSimulationConfig",
     "configured_protocol",
+    "data_of",
+    "divide",
     "federate",
     "record_run",
     "simulate",
+    "simulation_config",
 ]
 
 
@@ -72,7 +88,90 @@ class SimulationConfig(BaseModel):
     seed: int = Field(0, ge=0)
 
 
-def configured_protocol(name: str, parameters: dict[str, Any]) -> FederatedProtocol:
+class VerticalConfig(BaseModel):
+    """Which columns the parties of a vertical federation hold.
+
+    Attributes
+    ----------
+    dataset : str
+        An image set, ``breast-cancer``, ``wine``, or the path of a ``.csv``, ``.csv.gz``,
+        ``.parquet`` or ``.npz`` file; see :func:`privaudit.datasets.tables.load_table`.
+    split : {"contiguous", "random", "halves", "quarters", "groups"}
+        See :mod:`privaudit.datasets.columns`.
+    parties : int or None
+        As many as the groups; otherwise four for ``quarters`` and two for all others if None.
+    widths : tuple of int or None
+    groups : mapping or None
+        Each party's columns, by name or pattern, for ``groups``.
+    rows : int or None
+        All rows that are not auxiliary if None.
+    auxiliary_rows : int
+        Rows kept apart for adversaries that are granted auxiliary data.
+    label, categorical, drop, encoding, missing, missing_values, scaling
+        How a file becomes numbers; see :class:`privaudit.datasets.tables.TableOptions`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str = "digits"
+    split: Split = "contiguous"
+    parties: int | None = Field(None, ge=1)
+    widths: tuple[int, ...] | None = None
+    groups: dict[str, tuple[str, ...]] | None = None
+    rows: int | None = Field(None, ge=1)
+    auxiliary_rows: int = Field(300, ge=0)
+    label: str | None = None
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    encoding: Literal["one-hot", "ordinal"] = "one-hot"
+    missing: Literal["error", "drop-rows", "impute"] = "error"
+    missing_values: tuple[str, ...] = ("?",)
+    scaling: Literal["none", "standard", "min-max"] = "none"
+
+    def table_options(self) -> TableOptions:
+        """Return how a file becomes numbers."""
+        return TableOptions(
+            label=self.label,
+            categorical=self.categorical,
+            drop=self.drop,
+            encoding=self.encoding,
+            missing=self.missing,
+            missing_values=self.missing_values,
+            scaling=self.scaling,
+        )
+
+
+class VerticalSimulationConfig(BaseModel):
+    """A run of a protocol over parties who hold columns of the same rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    protocol: str = "pq-mds"
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    federation: VerticalConfig = VerticalConfig()
+    seed: int = Field(0, ge=0)
+
+
+AnySimulationConfig: TypeAlias = SimulationConfig | VerticalSimulationConfig
+
+
+def simulation_config(values: Mapping[str, Any], *, where: str) -> AnySimulationConfig:
+    """Return the configuration of a run, of the kind that its protocol declares.
+
+    Raises
+    ------
+    PluginError
+        If no protocol has the name.
+    ConfigurationError
+        If a key or value is wrong.
+    """
+    name = str(values.get("protocol", SimulationConfig().protocol))
+    if runs_on_columns(plugins.load("protocol", name)):
+        return validated(VerticalSimulationConfig, values, where=where)
+    return validated(SimulationConfig, values, where=where)
+
+
+def configured_protocol(name: str, parameters: dict[str, Any]) -> AnyProtocol:
     """Return the protocol of a name with its parameters checked.
 
     Raises
@@ -84,7 +183,7 @@ def configured_protocol(name: str, parameters: dict[str, Any]) -> FederatedProto
     """
     kind = plugins.load("protocol", name)
     config = validated(kind.Config, parameters, where=f"parameters of protocol '{name}'")
-    protocol: FederatedProtocol = kind(config)
+    protocol: AnyProtocol = kind(config)
     return protocol
 
 
@@ -110,21 +209,73 @@ def federate(
     )
 
 
+def divide(config: VerticalConfig, *, seed: int, data_root: Path | None = None) -> VerticalData:
+    """Load the table and spread its columns over the parties."""
+    table = load_table(
+        config.dataset, options=config.table_options(), data_root=data_root, seed=seed
+    )
+    return split_vertically(
+        table,
+        split=config.split,
+        parties=config.parties or (4 if config.split == "quarters" else 2),
+        widths=config.widths,
+        groups=config.groups,
+        rows=config.rows,
+        auxiliary_rows=config.auxiliary_rows,
+        rng=np.random.default_rng([seed, 1]),
+    )
+
+
+def data_of(
+    config: AnySimulationConfig, *, data_root: Path | None = None
+) -> FederatedData | VerticalData:
+    """Return the data of a run, as its federation describes them."""
+    if isinstance(config, VerticalSimulationConfig):
+        return divide(config.federation, seed=config.seed, data_root=data_root)
+    return federate(config.federation, seed=config.seed, data_root=data_root)
+
+
 def simulate(
-    config: SimulationConfig,
-    data: FederatedData,
+    config: AnySimulationConfig,
+    data: FederatedData | VerticalData,
     *,
     recorder: Recorder,
     progress: Progress | None = None,
 ) -> RunOutcome:
-    """Run the configured protocol over the data, giving every message to the recorder."""
+    """Run the configured protocol over the data, giving every message to the recorder.
+
+    Raises
+    ------
+    ConfigurationError
+        If the protocol runs on data of the other kind, or a parameter is wrong.
+    """
     protocol = configured_protocol(config.protocol, config.parameters)
-    rng = np.random.default_rng([config.seed, 2])
-    return protocol.run(data, rng=rng, recorder=recorder, progress=progress)
+    return _run(protocol, data, seed=config.seed, recorder=recorder, progress=progress)
+
+
+def _run(
+    protocol: AnyProtocol,
+    data: FederatedData | VerticalData,
+    *,
+    seed: int,
+    recorder: Recorder,
+    progress: Progress | None,
+) -> RunOutcome:
+    rng = np.random.default_rng([seed, 2])
+    if runs_on_columns(protocol):
+        if isinstance(data, VerticalData):
+            return protocol.run(data, rng=rng, recorder=recorder, progress=progress)
+    elif isinstance(data, FederatedData):
+        horizontal: FederatedProtocol = cast(FederatedProtocol, protocol)
+        return horizontal.run(data, rng=rng, recorder=recorder, progress=progress)
+    raise ConfigurationError(
+        f"protocol '{protocol.name}' does not run on {type(data).__name__}: protocols over columns "
+        "take VerticalData, others FederatedData"
+    )
 
 
 def record_run(
-    config: SimulationConfig,
+    config: AnySimulationConfig,
     folder: Path,
     *,
     data_root: Path | None = None,
@@ -143,7 +294,7 @@ def record_run(
     """
     # Everything that can be wrong with the input is found before a file is written.
     protocol = configured_protocol(config.protocol, config.parameters)
-    data = federate(config.federation, seed=config.seed, data_root=data_root)
+    data = data_of(config, data_root=data_root)
     _check_folder(folder, force=force)
     settings = config.model_dump(mode="json")
     recorder = BundleRecorder(
@@ -155,8 +306,7 @@ def record_run(
     )
     try:
         with recorder:
-            rng = np.random.default_rng([config.seed, 2])
-            outcome = protocol.run(data, rng=rng, recorder=recorder, progress=progress)
+            outcome = _run(protocol, data, seed=config.seed, recorder=recorder, progress=progress)
             recorder.finish(outcome_json(outcome))
     except PrivauditError:
         # What fits neither model nor data (k, for one) shows only when the protocol has both.

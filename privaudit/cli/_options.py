@@ -17,11 +17,13 @@ __all__ = [
     "Force",
     "Json",
     "Out",
+    "Parties",
     "Partition",
     "Quiet",
     "Rounds",
     "Seed",
     "Settings",
+    "Split",
     "Threads",
     "Users",
     "configuration",
@@ -56,6 +58,14 @@ Rounds: TypeAlias = Annotated[int | None, typer.Option("--rounds", help="Rounds 
 Partition: TypeAlias = Annotated[
     str | None,
     typer.Option("--partition", help="clustered, dirichlet, iid or single-record."),
+]
+Parties: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--parties", help="Parties of a protocol over columns.", show_default="2"),
+]
+Split: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--split", help="contiguous, random, halves, quarters or groups (of columns)."),
 ]
 Config: TypeAlias = Annotated[
     Path | None, typer.Option("--config", help="TOML file with the configuration.")

@@ -26,6 +26,8 @@ def register(app: typer.Typer) -> None:
         data_root: options.DataRoot = None,
         users: options.Users = None,
         partition: options.Partition = None,
+        parties: options.Parties = None,
+        split: options.Split = None,
         rounds: options.Rounds = None,
         seed: options.Seed = None,
         threads: options.Threads = 1,
@@ -33,24 +35,29 @@ def register(app: typer.Typer) -> None:
         quiet: options.Quiet = False,
     ) -> None:
         """Run a protocol and record who saw what: OUT/run, and the truth apart in OUT/truth."""
-        from privaudit.campaigns.simulation import SimulationConfig, record_run
-        from privaudit.configuration import validated
+        from privaudit.campaigns.simulation import record_run, simulation_config
         from privaudit.protocols.base import RoundMetrics
 
         values = options.configuration(
             config=config,
             sections=("parameters", "federation", "seed"),
             settings=parameter,
-            federation={"dataset": dataset, "users": users, "partition": partition},
+            federation={
+                "dataset": dataset,
+                "users": users,
+                "partition": partition,
+                "parties": parties,
+                "split": split,
+            },
             top={"seed": seed, "protocol": protocol},
             rounds=rounds,
         )
-        resolved = validated(SimulationConfig, values, where=str(config or "options"))
+        resolved = simulation_config(values, where=str(config or "options"))
         options.use_threads(threads)
         with progress(quiet=quiet) as steps:
 
             def on_round(done: int, total: int, metrics: RoundMetrics) -> None:
-                accuracy = metrics.values.get("accuracy")
+                accuracy = metrics.values.get("accuracy", metrics.values.get("clustering_accuracy"))
                 detail = "" if accuracy is None else f"accuracy {accuracy:.1%}"
                 steps(f"{protocol}: rounds", done, total, detail)
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
 from privaudit.datasets.base import FederatedData
+from privaudit.datasets.vertical import VerticalData
 from privaudit.ledger import PrivacyEvent
 from privaudit.transcript import Recorder, Transcript
 
-__all__ = ["FederatedProtocol", "Progress", "RoundMetrics", "RunOutcome"]
+__all__ = [
+    "AnyProtocol",
+    "FederatedProtocol",
+    "Progress",
+    "RoundMetrics",
+    "RunOutcome",
+    "VerticalProtocol",
+    "runs_on_columns",
+]
 
 #: Called with the number of rounds done, the total, and what was measured in the last one.
 Progress = Callable[[int, int, "RoundMetrics"], None]
@@ -54,7 +63,7 @@ class RunOutcome:
 
 
 class FederatedProtocol(Protocol):
-    """A protocol, configured by its constructor, that runs over federated data."""
+    """A protocol, configured by its constructor, over users who hold rows of their own."""
 
     name: ClassVar[str]
     version: ClassVar[str]
@@ -73,3 +82,37 @@ class FederatedProtocol(Protocol):
     def events(self, transcript: Transcript) -> tuple[PrivacyEvent, ...]:
         """Derive from a transcript what was released to whom."""
         ...
+
+
+class VerticalProtocol(Protocol):
+    """A protocol, configured by its constructor, over parties who hold columns of the same rows.
+
+    It says so by ``partitioning = "vertical"``; a protocol that says nothing is horizontal.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    partitioning: ClassVar[Literal["vertical"]]
+
+    def run(
+        self,
+        data: VerticalData,
+        *,
+        rng: np.random.Generator,
+        recorder: Recorder,
+        progress: Progress | None = None,
+    ) -> RunOutcome:
+        """Run the protocol, giving every message to the recorder as it is sent."""
+        ...
+
+    def events(self, transcript: Transcript) -> tuple[PrivacyEvent, ...]:
+        """Derive from a transcript what was released to whom."""
+        ...
+
+
+AnyProtocol: TypeAlias = FederatedProtocol | VerticalProtocol
+
+
+def runs_on_columns(protocol: Any) -> TypeGuard[VerticalProtocol]:
+    """Tell whether a protocol (or its class) runs over columns rather than rows."""
+    return getattr(protocol, "partitioning", "horizontal") == "vertical"

@@ -22,7 +22,7 @@ def classical_mds(
     points: npt.NDArray[np.floating],
     dimensions: int,
     *,
-    weights: npt.NDArray[np.floating] | None = None,
+    weights: npt.NDArray[np.floating] | npt.NDArray[np.integer] | None = None,
 ) -> Matrix:
     """Embed points by classical scaling of their Euclidean distances.
 
@@ -35,7 +35,7 @@ def classical_mds(
     points : ndarray of float, shape (k, d)
     dimensions : int
         r, from 1 to k - 1 (any r for a single point, whose embedding is zero).
-    weights : ndarray of float, shape (k,), optional
+    weights : ndarray of float or int, shape (k,), optional
         Masses of the points, at least one positive; equal by default.
 
     Returns
