@@ -35,6 +35,13 @@ __all__ = [
 #: Role of a party that stands for a user whose identity was removed.
 PSEUDONYM_ROLE = "pseudonym"
 
+#: Kinds of messages that may be relayed, and the metadata that name their author.
+_AUTHORS = {
+    SIMILARITY_CHALLENGE: "initiator",
+    SHARED_KEY_CIPHERTEXT: "initiator",
+    SIMILARITY_RESPONSE: "responder",
+}
+
 
 def _own_stream(rng: np.random.Generator, purpose: int) -> np.random.Generator:
     """Derive a generator for one purpose.
@@ -266,6 +273,30 @@ def leaked(
         parties=(*transcript.parties, Party(outsider, "outsider")),
         messages=(*transcript.messages, *copies),
     )
+
+
+def _exchanged_by_author(
+    messages: Sequence[Message], members: Set[PartyId], *, rng: np.random.Generator
+) -> dict[int, Message]:
+    """Exchange the payloads of messages that may have been relayed, by one derangement."""
+    written: dict[PartyId, list[Message]] = defaultdict(list)
+    for message in messages:
+        author = str(message.meta.get(_AUTHORS[message.kind], message.sender))
+        if author not in members:
+            written[author].append(message)
+    authors = sorted(written)
+    if len(authors) < 2:
+        return {}
+    order = derangement(len(authors), rng=rng)
+    result: dict[int, Message] = {}
+    for author, source in zip(authors, order, strict=True):
+        others = written[authors[source]]
+        for message in written[author]:
+            # The numbers of messages may differ: the first client of a list asks all others, the
+            # last but one only the last.
+            same = [m for m in others if m.receiver == message.receiver]
+            result[message.seq] = replace(message, arrays=(same or others)[0].arrays)
+    return result
 
 
 def pseudonymise(
