@@ -178,6 +178,15 @@ def register(app: typer.Typer) -> None:
 
         kinds = [kind for kind in ("protocol", "attack") if name in plugins.available(kind)]
         if not kinds:
+            # An attack's name without its family will do if only one has it.
+            last = [n for n in plugins.available("attack") if n.rsplit("/", 1)[-1] == name]
+            if len(last) == 1:
+                name, kinds = last[0], ["attack"]
+            elif last:
+                raise ConfigurationError(
+                    f"'{name}' may be {' or '.join(last)}; give the whole name"
+                )
+        if not kinds:
             known = [n for kind in ("protocol", "attack") for n in plugins.available(kind)]
             raise ConfigurationError(
                 f"no protocol or attack is named '{name}'; known are {', '.join(known)}."
