@@ -25,7 +25,7 @@ from privaudit.datasets import DATASETS
 from privaudit.datasets.base import LabelledImages
 from privaudit.datasets.tables import TABLES
 from privaudit.datasets.vertical import AuxiliaryRows
-from privaudit.errors import ConfigurationError, CorruptRecordingError
+from privaudit.errors import ConfigurationError, CorruptRecordingError, PluginError
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress
 from privaudit.recording import read_recording, read_truth
@@ -115,14 +115,16 @@ def _kept_apart(
     """Make the simulation's partition again, as far as a stranger's settings may be followed."""
     try:
         config = simulation_config(settings, where=str(bundle / "manifest.json"))
+        if not isinstance(config, SimulationConfig):
+            # As below: a name of this package's, and no more rows and parties than it has.
+            if config.federation.dataset not in (*DATASETS, *TABLES):
+                return None
+            return divide(config.federation, seed=config.seed, data_root=data_root).auxiliary
+    except PluginError:
+        # A protocol that is not installed here: how it divides its data is not known.
+        return None
     except ConfigurationError as error:
         raise CorruptRecordingError(f"{error} (key 'settings')") from None
-    if not isinstance(config, SimulationConfig):
-        vertical = config.federation
-        known = (*DATASETS, *TABLES)
-        if vertical.dataset not in known or not transcript.ids("user"):
-            return None
-        return divide(vertical, seed=config.seed, data_root=data_root).auxiliary
     federation = config.federation
     # A recording may come from a stranger: it does not get to name files of this machine, nor to
     # ask for more users than it has.
