@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -11,6 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from privaudit.errors import ConfigurationError
+from privaudit.protocols.disue.kinds import (
+    SHARED_KEY_CIPHERTEXT,
+    SIMILARITY_CHALLENGE,
+    SIMILARITY_RESPONSE,
+)
 from privaudit.transcript import (
     Array,
     Message,
@@ -81,6 +86,8 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
     metadata stay. Where a single party sent all messages of a round and kind, they are deranged
     among the messages; a single message stays as it is. Where all messages of a round and kind
     list ``pairs`` in their metadata, the values of the pairs are deranged among all of these.
+    Messages that a party relays for others (ciphertexts and responses of DisUE) count as their
+    author's, whom the metadata name; what members of the coalition wrote stays, for they know it.
 
     Raises
     ------
@@ -96,7 +103,9 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
     for (kind, _), messages in groups.items():
         if kind not in wanted:
             continue
-        if all("pairs" in message.meta for message in messages):
+        if kind in _AUTHORS:
+            swapped.update(_exchanged_by_author(messages, view.coalition.members, rng=rng))
+        elif all("pairs" in message.meta for message in messages):
             swapped.update(_exchanged_pairs(messages, rng=rng))
         elif len(messages) > 1:
             swapped.update(_exchanged(messages, rng=rng))
