@@ -56,7 +56,7 @@ class CodeRecovery:
         -------
         Guesses
             Targets are subspaces (``<party>/subspace-<m>``, from 0); values are (n,) int64, a
-            number for each row's code, in the order of the upload's rows; scores are zero.
+            number for each row's code, rows in the order of their ids; scores are zero.
 
         Raises
         ------
@@ -70,7 +70,8 @@ class CodeRecovery:
             "most-codes": float(max(len(level) for level in levels)),
         }
         names = _subspace_names(observed)
-        return Guesses(names, tuple(codes.T), np.zeros(len(names)), MappingProxyType(diagnostics))
+        values = tuple(codes[np.argsort(observed.ids)].T)
+        return Guesses(names, values, np.zeros(len(names)), MappingProxyType(diagnostics))
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Give every row a random number, as many different ones as there are codes."""
@@ -127,7 +128,7 @@ class IntegerGrid:
         -------
         Guesses
             Targets are columns (``column-<c>``); values are steps above the least value, (n,)
-            int64, in the order of the upload's rows, or all -1 where no grid fits; scores are 1
+            int64, rows in the order of their ids, or all -1 where no grid fits; scores are 1
             where one does, else 0.
 
         Raises
@@ -138,11 +139,12 @@ class IntegerGrid:
             If no subspace of a party outside the coalition holds a single column that varies.
         """
         observed, chosen = self._chosen(view, knowledge)
+        order = np.argsort(observed.ids)
         values, scores = [], []
         for subspace in chosen.values():
             codes, levels = relabelled(observed.indices[:, subspace])
             steps = _grid(levels[:, 0], self.tolerance)
-            values.append(np.full(len(codes), -1) if steps is None else steps[codes])
+            values.append(np.full(len(codes), -1) if steps is None else steps[codes[order]])
             scores.append(float(steps is not None))
         names = tuple(f"column-{column}" for column in chosen)
         return Guesses(names, tuple(values), np.array(scores))
