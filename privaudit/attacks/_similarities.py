@@ -39,8 +39,8 @@ class SimilarityRound:
         return self.matrix[position[party], [position[o] for o in others]]
 
 
-def similarity_rounds(view: View) -> Mapping[int, SimilarityRound]:
-    """Return the similarity matrix of each round that the view knows, by round.
+def similarity_rounds(view: View, *, only: int | None = None) -> Mapping[int, SimilarityRound]:
+    """Return the similarity matrix of each round (or ``only`` one) that the view knows.
 
     Taken from the ``similarity-values`` that were sent in a round. In a round without any, in
     which the view holds the parameters that clients sent in the clear (variant ``plain``), they
@@ -56,15 +56,17 @@ def similarity_rounds(view: View) -> Mapping[int, SimilarityRound]:
     found = {
         t: _reported(view, t, view.select(kinds.SIMILARITY_VALUES, round=t))
         for t in view.rounds(kinds.SIMILARITY_VALUES)
+        if only in (None, t)
     }
     for t in view.rounds(kinds.PARAMETERS):
         sent = view.select(kinds.PARAMETERS, round=t)
-        if t not in found and len(sent) > 1:
+        if t not in found and len(sent) > 1 and only in (None, t):
             found[t] = _computed(view, t, sent)
     if not found:
+        when = "one round" if only is None else f"round {only}"
         raise ConfigurationError(
             f"the view of {view.coalition} holds neither '{kinds.SIMILARITY_VALUES}' nor "
-            f"'{kinds.PARAMETERS}' of two clients in one round"
+            f"'{kinds.PARAMETERS}' of two clients in {when}"
         )
     return dict(sorted(found.items()))
 
