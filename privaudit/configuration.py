@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -83,12 +83,24 @@ def _described(error: Mapping[str, Any]) -> str:
 
 def _keys_at(kind: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
     current: Any = kind
-    for part in location:
+    parts = iter(location)
+    for part in parts:
         field = getattr(current, "model_fields", {}).get(part)
         if field is None:
             return []
-        current = field.annotation
+        current = _model_in(field.annotation)
+        if get_origin(field.annotation) is dict:
+            # The next part is a key of the mapping, not of the model that it maps to.
+            next(parts, None)
     return list(getattr(current, "model_fields", {}))
+
+
+def _model_in(annotation: Any) -> Any:
+    """Return the model that an annotation is, allows, or maps to; else the annotation."""
+    if hasattr(annotation, "model_fields"):
+        return annotation
+    models = [m for m in map(_model_in, get_args(annotation)) if hasattr(m, "model_fields")]
+    return models[0] if models else annotation
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option("-o", "--out", help="Folder; the audit's own by default.")
         ] = None,
         format: Annotated[
-            str, typer.Option("--format", help="Comma-separated: html, json, md.")
+            str, typer.Option("--format", help="Comma-separated: html, json, md, sarif, junit.")
         ] = "html,json,md",
     ) -> None:
         """Write the report of a finished audit again, in the formats wanted."""
@@ -125,7 +125,9 @@ def register(app: typer.Typer) -> None:
 
         wanted = tuple(part.strip() for part in format.split(",") if part.strip())
         if not wanted:
-            raise ConfigurationError("--format names no format; allowed are html, json, md")
+            raise ConfigurationError(
+                "--format names no format; allowed are html, json, md, sarif, junit"
+            )
         folder = out or (results if results.is_dir() else results.parent)
         for file in write_report(read_report(results), folder, formats=wanted):
             typer.echo(str(file))

@@ -14,6 +14,7 @@ from privaudit import __version__
 from privaudit.cli._attack import register as register_attack
 from privaudit.cli._audit import register as register_audit
 from privaudit.cli._epsilon import register as register_epsilon
+from privaudit.cli._gate import register as register_gate
 from privaudit.cli._inspect import register as register_inspect
 from privaudit.cli._simulate import register as register_simulate
 from privaudit.errors import PrivauditError
@@ -48,7 +49,8 @@ app = typer.Typer(
     suggest_commands=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
-        "Exit codes: 0 finished, 1 an attack contradicts a proven bound, 2 wrong usage, "
+        "Exit codes: 0 finished, 1 a policy is breached or an attack contradicts a proven bound, "
+        "2 wrong usage, "
         "configuration or input, 3 incomplete or inconclusive. Data go to standard output, "
         "progress to standard error."
     ),
@@ -77,6 +79,7 @@ for register in (
     register_inspect,
     register_attack,
     register_epsilon,
+    register_gate,
 ):
     register(app)
 

@@ -11,17 +11,26 @@ from typing import Final
 from privaudit.errors import ConfigurationError, did_you_mean
 from privaudit.reports._html import render_html
 from privaudit.reports._json import render_json
+from privaudit.reports._machine import render_junit, render_sarif
 from privaudit.reports._markdown import render_markdown
 from privaudit.reports.model import AuditReport
 
 __all__ = ["FORMATS", "replace_file", "write_report"]
 
-#: How each format is rendered; the file is ``report.`` and the format's name.
+#: How each format is rendered.
 FORMATS: Final[Mapping[str, Callable[[AuditReport], str]]] = {
     "html": render_html,
     "json": render_json,
     "md": render_markdown,
+    "sarif": render_sarif,
+    "junit": render_junit,
 }
+#: The end of a format's file name, where it is not the format's name.
+_SUFFIXES: Final[Mapping[str, str]] = {"junit": "junit.xml"}
+
+
+def _file_name(format: str) -> str:
+    return f"report.{_SUFFIXES.get(format, format)}"
 
 
 def write_report(
@@ -29,8 +38,8 @@ def write_report(
 ) -> tuple[Path, ...]:
     """Write ``report.<format>`` for every format into ``folder``, which is made if need be.
 
-    All formats are rendered before any is written, and each file replaces an older one in one
-    step, so that a reader never sees half a report.
+    JUnit goes to ``report.junit.xml``. All formats are rendered before any is written, and each
+    file replaces an older one in one step, so that a reader never sees half a report.
 
     Returns
     -------
@@ -50,12 +59,12 @@ def write_report(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            replace_file(folder / f"report.{name}", text.encode())
+            replace_file(folder / _file_name(name), text.encode())
     except OSError as error:
         raise ConfigurationError(
             f"{folder}: the report cannot be written there ({error.strerror})"
         ) from error
-    return tuple(folder / f"report.{name}" for name in texts)
+    return tuple(folder / _file_name(name) for name in texts)
 
 
 def replace_file(file: Path, content: bytes) -> None:

@@ -1,0 +1,98 @@
+"""``privaudit check`` and ``privaudit compare``: a report against a policy, or against another."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from privaudit.cli import _options as options
+from privaudit.cli._console import count, emit_json, table
+
+__all__ = ["register"]
+
+BREACHED = 1
+INCOMPLETE = 3
+
+Results = Annotated[Path, typer.Argument(help="An audit's folder, or its report.json.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+
+    @app.command()
+    def check(
+        results: Results,
+        policy: Annotated[Path, typer.Option("--policy", help="TOML file with the limits.")],
+        strict: Annotated[
+            bool, typer.Option("--strict", help="An inconclusive limit ends with code 3.")
+        ] = False,
+        json: options.Json = False,
+    ) -> None:
+        """Hold a report against a policy, for automated checks.
+
+        Exit code 0 if every limit is met, 1 if one is breached, 3 if one
+        names what the report did not measure (or, with --strict, if one is
+        inconclusive).
+        """
+        from privaudit.reports import read_report
+        from privaudit.reports.policy import judge, read_policy
+
+        outcomes = judge(read_report(results), read_policy(policy))
+        by_kind = {
+            kind: sum(o.outcome == kind for o in outcomes)
+            for kind in ("breached", "not measured", "inconclusive", "met")
+        }
+        if json:
+            emit_json({"outcomes": [asdict(o) for o in outcomes], "counts": by_kind})
+        else:
+            table(
+                f"{results} against {policy}",
+                ("limit", "outcome", "evidence"),
+                [(o.rule, o.outcome, o.evidence) for o in outcomes],
+            )
+            counted = ", ".join(f"{n} {kind}" for kind, n in by_kind.items() if n)
+            typer.echo(f"==== {count(len(outcomes), 'limit')}: {counted} ====")
+        if by_kind["breached"]:
+            raise typer.Exit(BREACHED)
+        if by_kind["not measured"] or (strict and by_kind["inconclusive"]):
+            raise typer.Exit(INCOMPLETE)
+
+    @app.command()
+    def compare(
+        before: Results,
+        after: Results,
+        everything: Annotated[
+            bool, typer.Option("--all", help="Show also what cannot be told apart.")
+        ] = False,
+        json: options.Json = False,
+    ) -> None:
+        """Compare two reports: what leaks more, what leaks less, with intervals."""
+        from privaudit.reports import read_report
+        from privaudit.reports.compare import compare_reports
+
+        changes = compare_reports(read_report(before), read_report(after))
+        kinds = ("leaks more", "leaks less", "only before", "only after", "not told apart")
+        by_kind = {kind: sum(c.judgement == kind for c in changes) for kind in kinds}
+        if json:
+            emit_json({"changes": [asdict(c) for c in changes], "counts": by_kind})
+            return
+        shown = [c for c in changes if everything or c.judgement != "not told apart"]
+        if shown:
+            table(
+                f"{before} and {after}",
+                ("figure", "before", "after", "judgement"),
+                [
+                    (
+                        f"{c.what} (other settings)" if c.settings_differ else c.what,
+                        c.before or "-",
+                        c.after or "-",
+                        c.judgement,
+                    )
+                    for c in shown
+                ],
+            )
+        counted = ", ".join(f"{n} {kind}" for kind, n in by_kind.items() if n) or "nothing"
+        typer.echo(f"==== {count(len(changes), 'figure')} compared: {counted} ====")

@@ -1,0 +1,158 @@
+"""Two reports side by side: what leaks more, what leaks less, and what cannot be told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from privaudit.reports.model import AuditReport, BudgetRow, Finding
+
+__all__ = ["Change", "compare_reports"]
+
+Judgement = Literal["leaks more", "leaks less", "not told apart", "only before", "only after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure in both reports, or in one of them.
+
+    Attributes
+    ----------
+    what : str
+        Attack, coalition and metric; a risk; or a budget.
+    before, after : str
+        The figures with their intervals, in words; empty where there is none.
+    judgement : str
+        ``"leaks more"`` and ``"leaks less"`` need intervals that do not overlap, or for a verdict
+        a change between breached and not shown. All else is ``"not told apart"``.
+    settings_differ : bool
+        Whether the two were measured under other settings.
+    """
+
+    kind: Literal["verdict", "figure", "budget"]
+    what: str
+    before: str
+    after: str
+    judgement: Judgement
+    settings_differ: bool = False
+
+
+def compare_reports(before: AuditReport, after: AuditReport) -> tuple[Change, ...]:
+    """Compare verdicts, headline figures and budgets of two reports.
+
+    Headline figures are matched by attack, coalition, metric and title, in the order of the
+    reports where several match. Their intervals are those of the reports, each of which holds
+    together with its own; a difference is told only where they do not overlap.
+    """
+    return (
+        *_verdicts(before, after),
+        *_figures(before, after),
+        *_budgets(before, after),
+    )
+
+
+def _verdicts(before: AuditReport, after: AuditReport) -> Iterator[Change]:
+    rank = {"not shown": 0, "breached": 1}
+    first = {v.risk: v for v in before.verdicts}
+    second = {v.risk: v for v in after.verdicts}
+    for risk in dict.fromkeys((*first, *second)):
+        a, b = first.get(risk), second.get(risk)
+        judgement: Judgement = "not told apart"
+        if a is None or b is None:
+            judgement = "only after" if a is None else "only before"
+        elif a.verdict in rank and b.verdict in rank and a.verdict != b.verdict:
+            judgement = "leaks more" if rank[b.verdict] > rank[a.verdict] else "leaks less"
+        elif a.verdict == b.verdict == "breached" and a.size != b.size:
+            judgement = "leaks more" if b.size < a.size else "leaks less"
+        yield Change("verdict", risk, _verdict(a), _verdict(b), judgement)
+
+
+def _verdict(row: object) -> str:
+    if row is None:
+        return ""
+    verdict, size = getattr(row, "verdict", ""), getattr(row, "size", 0)
+    return f"{verdict} (coalition of {size})" if verdict == "breached" else str(verdict)
+
+
+def _figures(before: AuditReport, after: AuditReport) -> Iterator[Change]:
+    first, second = _by_identity(before.findings), _by_identity(after.findings)
+    for key in dict.fromkeys((*first, *second)):
+        a, b = first.get(key), second.get(key)
+        what = f"{key[0]} by {key[1]}: {key[2]}"
+        if a is None or b is None:
+            judgement: Judgement = "only after" if a is None else "only before"
+            yield Change("figure", what, _figure(a), _figure(b), judgement)
+            continue
+        more, less = (
+            (b.estimate.low > a.estimate.high, b.estimate.high < a.estimate.low)
+            if a.higher_is_leakier
+            else (b.estimate.high < a.estimate.low, b.estimate.low > a.estimate.high)
+        )
+        judgement = "leaks more" if more else "leaks less" if less else "not told apart"
+        differ = (a.setting, a.parameters, a.attack_version) != (
+            b.setting,
+            b.parameters,
+            b.attack_version,
+        )
+        yield Change("figure", what, _figure(a), _figure(b), judgement, differ)
+
+
+def _by_identity(findings: Sequence[Finding]) -> dict[tuple[str, str, str, str, int], Finding]:
+    found: dict[tuple[str, str, str, str, int], Finding] = {}
+    seen: dict[tuple[str, str, str, str], int] = {}
+    for f in findings:
+        if f.headline:
+            name = (f.attack, f.coalition_label, f.metric, f.title)
+            seen[name] = seen.get(name, -1) + 1
+            found[(*name, seen[name])] = f
+    return found
+
+
+def _figure(f: Finding | None) -> str:
+    if f is None:
+        return ""
+    scale, unit = (100.0, " %") if f.unit == "proportion" else (1.0, f" {f.unit}".rstrip())
+    value, low, high = (scale * x for x in (f.estimate.value, f.estimate.low, f.estimate.high))
+    return f"{value:.3g}{unit} [{low:.3g}, {high:.3g}], n = {f.n}"
+
+
+def _budgets(before: AuditReport, after: AuditReport) -> Iterator[Change]:
+    first, second = _weakest(before.budgets), _weakest(after.budgets)
+    for key in dict.fromkeys((*first, *second)):
+        a, b = first.get(key), second.get(key)
+        what = f"epsilon, {key[0]}, {key[1]} round{'' if key[1] == 1 else 's'}, δ = {key[2]:g}"
+        if a is None or b is None:
+            judgement: Judgement = "only after" if a is None else "only before"
+        elif _lower(b) > _upper(a):
+            judgement = "leaks more"
+        elif _upper(b) < _lower(a):
+            judgement = "leaks less"
+        else:
+            judgement = "not told apart"
+        yield Change("budget", what, _budget(a), _budget(b), judgement)
+
+
+def _weakest(rows: Sequence[BudgetRow]) -> dict[tuple[str, int, float], BudgetRow]:
+    """Return the least protected row by role, rounds and delta."""
+    weakest: dict[tuple[str, int, float], BudgetRow] = {}
+    for row in rows:
+        if row.role not in ("bracket", "coordinate", "user"):
+            continue
+        key = (row.role, row.rounds, row.delta)
+        if key not in weakest or _upper(row) > _upper(weakest[key]):
+            weakest[key] = row
+    return weakest
+
+
+def _upper(row: BudgetRow) -> float:
+    return math.inf if row.upper is None else row.upper
+
+
+def _lower(row: BudgetRow) -> float:
+    return 0.0 if row.lower is None else row.lower
+
+
+def _budget(row: BudgetRow | None) -> str:
+    return "" if row is None else f"{_lower(row):.4g} to {_upper(row):.4g}"
