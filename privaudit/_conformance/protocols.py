@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 
 from privaudit._conformance.digests import digest_transcript, digest_truth, require
 from privaudit.datasets.base import FederatedData
+from privaudit.datasets.vertical import VerticalData
 from privaudit.ledger import PrivacyEvent, event_to_json
-from privaudit.protocols.base import FederatedProtocol, RunOutcome
+from privaudit.protocols.base import (
+    AnyProtocol,
+    FederatedProtocol,
+    RunOutcome,
+    VerticalProtocol,
+    runs_on_columns,
+)
 from privaudit.transcript import Array, MemoryRecorder, Transcript, Truth
 
 __all__ = ["check_protocol"]
@@ -18,7 +26,9 @@ __all__ = ["check_protocol"]
 SHORTEST_LABELS = 8
 
 
-def check_protocol(protocol: FederatedProtocol, data: FederatedData, *, seed: int = 0) -> None:
+def check_protocol(
+    protocol: AnyProtocol, data: FederatedData | VerticalData, *, seed: int = 0
+) -> None:
     """Check that a protocol keeps the rules, by running it three times.
 
     The rules, by the names that messages start with:
@@ -28,7 +38,7 @@ def check_protocol(protocol: FederatedProtocol, data: FederatedData, *, seed: in
     ``another-seed``
         Another seed gives another transcript: the generator that is passed is the one used.
     ``users``
-        Every client of the data is a party of role ``"user"``.
+        Every client, or party with columns, of the data is a party of role ``"user"``.
     ``parties``
         Both ends of every message, and owners of secrets, are declared parties.
     ``order``
@@ -37,9 +47,11 @@ def check_protocol(protocol: FederatedProtocol, data: FederatedData, *, seed: in
         No message holds a value that is not finite: a run that diverges says so instead.
     ``no-raw-data``
         No message and nothing public holds a user's images or (from eight records) labels, in
-        float32, float64, or the type of the labels. The secrets of a party may.
+        float32, float64, or the type of the labels; nor, for a protocol over columns, a row or
+        column of eight values or more. The secrets of a party may.
     ``truth``
-        The truth holds ``images`` and ``labels`` of each user.
+        The truth holds ``images`` and ``labels`` of each user; for a protocol over columns
+        ``features`` and ``columns`` of each party, and ``ids`` of the target ``rows``.
     ``events``
         Subjects and observers of events are parties, and their rounds occur in the transcript.
     ``outcome``
@@ -71,28 +83,44 @@ def check_protocol(protocol: FederatedProtocol, data: FederatedData, *, seed: in
     _check_order(transcript)
     _check_finite(transcript)
     _check_no_raw_data(transcript, data)
-    for client in data.clients:
-        held = truth.targets.get(client.party, {})
+    for target, names in _truth_of(data):
+        held = truth.targets.get(target, {})
         require(
-            "images" in held and "labels" in held,
+            set(names) <= set(held),
             "truth",
-            f"the truth of '{client.party}' must hold images and labels, holds {sorted(held)}",
+            f"the truth of '{target}' must hold {' and '.join(names)}, holds {sorted(held)}",
         )
     _check_events(protocol, transcript, again)
     _check_outcome(outcome, transcript)
 
 
+def _truth_of(data: FederatedData | VerticalData) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the targets that the truth must know, and what it must hold of each."""
+    if isinstance(data, VerticalData):
+        parties = [(party.party, ("features", "columns")) for party in data.parties]
+        return [*parties, ("rows", ("ids",))]
+    return [(client.party, ("images", "labels")) for client in data.clients]
+
+
 def _run(
-    protocol: FederatedProtocol, data: FederatedData, *, seed: int
+    protocol: AnyProtocol, data: FederatedData | VerticalData, *, seed: int
 ) -> tuple[Transcript, Truth, RunOutcome]:
     recorder = MemoryRecorder()
-    outcome = protocol.run(data, rng=np.random.default_rng(seed), recorder=recorder)
+    rng = np.random.default_rng(seed)
+    if isinstance(data, VerticalData):
+        require(runs_on_columns(protocol), "users", f"'{protocol.name}' does not run over columns")
+        vertical = cast(VerticalProtocol, protocol)
+        outcome = vertical.run(data, rng=rng, recorder=recorder)
+    else:
+        horizontal = cast(FederatedProtocol, protocol)
+        outcome = horizontal.run(data, rng=rng, recorder=recorder)
     return recorder.transcript(), recorder.truth(), outcome
 
 
-def _check_parties(transcript: Transcript, data: FederatedData) -> None:
+def _check_parties(transcript: Transcript, data: FederatedData | VerticalData) -> None:
     users = set(transcript.ids("user"))
-    missing = [c.party for c in data.clients if c.party not in users]
+    clients = data.parties if isinstance(data, VerticalData) else data.clients
+    missing = [c.party for c in clients if c.party not in users]
     require(not missing, "users", f"clients that are no party of role 'user': {missing}")
     known = {party.id for party in transcript.parties}
     for message in transcript.messages:
@@ -143,7 +171,30 @@ def _released(transcript: Transcript) -> Iterator[tuple[str, Array]]:
         yield f"public '{name}'", array
 
 
-def _check_no_raw_data(transcript: Transcript, data: FederatedData) -> None:
+def _check_no_raw_data(transcript: Transcript, data: FederatedData | VerticalData) -> None:
+    needles = _columns(data) if isinstance(data, VerticalData) else _images(data)
+    for place, array in _released(transcript):
+        content = np.ascontiguousarray(array).tobytes()
+        for what, needle in needles:
+            require(needle not in content, "no-raw-data", f"{place} holds {what}")
+
+
+def _columns(data: VerticalData) -> list[tuple[str, bytes]]:
+    """Return a row and a column of each party, and the labels, as they would look if sent."""
+    needles: list[tuple[str, bytes]] = []
+    for party in data.parties:
+        for what, lines in (("row", party.features), ("column", party.features.T)):
+            line = next((one for one in lines if one.min() != one.max()), None)
+            if line is not None and len(line) >= SHORTEST_LABELS:
+                for kind in (np.float32, np.float64):
+                    needles.append((f"a {what} of {party.party}", line.astype(kind).tobytes()))
+    labels = data.labels
+    if labels is not None and len(labels) >= SHORTEST_LABELS and len(np.unique(labels)) > 1:
+        needles += [("the labels", labels.astype(kind).tobytes()) for kind in (np.int64, np.uint8)]
+    return needles
+
+
+def _images(data: FederatedData) -> list[tuple[str, bytes]]:
     needles: list[tuple[str, bytes]] = []
     for client in data.clients:
         # An image of one colour only could occur by chance; take the first that is not.
@@ -154,13 +205,10 @@ def _check_no_raw_data(transcript: Transcript, data: FederatedData) -> None:
         labels = client.train.labels
         if len(labels) >= SHORTEST_LABELS and len(np.unique(labels)) > 1:
             needles.append((f"the labels of {client.party}", labels.tobytes()))
-    for place, array in _released(transcript):
-        content = np.ascontiguousarray(array).tobytes()
-        for what, needle in needles:
-            require(needle not in content, "no-raw-data", f"{place} holds {what}")
+    return needles
 
 
-def _check_events(protocol: FederatedProtocol, transcript: Transcript, again: Transcript) -> None:
+def _check_events(protocol: AnyProtocol, transcript: Transcript, again: Transcript) -> None:
     events = protocol.events(transcript)
     known = {party.id for party in transcript.parties}
     rounds = {message.round for message in transcript.messages}

@@ -80,7 +80,7 @@ class PQMDSConfig(BaseModel):
     standardize: bool = False
     layout: LayoutRule = "contiguous"
     iterations: int = Field(20, ge=1)
-    points_per_codeword: int | None = Field(64, ge=1)
+    points_per_codeword: int | None = Field(256, ge=1)
     clusters: int = Field(10, ge=1, le=2**16)
     initialisations: int = Field(10, ge=1)
     rounds: int = Field(1, ge=1)
@@ -123,6 +123,10 @@ class PQMDSConfig(BaseModel):
             or set((self.subspaces,) if isinstance(self.subspaces, int) else self.subspaces) != {1}
         ):
             raise ValueError("defence 'coarse' goes with subspaces = 1 and codebook = 'k-means'")
+        if self.defence == "coarse" and self.rounds > 1:
+            raise ValueError(
+                "defence 'coarse' goes with rounds = 1: tuples of several rounds together are rare"
+            )
         if not self.feature_range[0] < self.feature_range[1]:
             raise ValueError(f"feature_range must ascend, got {self.feature_range}")
         return self
