@@ -82,7 +82,19 @@ def changed(**mechanism: Any) -> list[Any]:
         ([], "no privacy event"),
         ({}, "list of privacy events"),
         ([1], "event 1"),
-        ([{"mechanism": {"name": "gaussian"}}], "laplace-vector"),
+        ([{"mechanism": {"name": "gausian"}}], "laplace-vector"),
+        ([{"mechanism": {"name": "gaussian"}}], "noise_multiplier"),
+        ([{"mechanism": {"name": "pure-release", "epsilon": 1e3}}], "unit"),
+        (
+            [
+                {
+                    **event_to_json(event()),
+                    "mechanism": {"name": "randomized-response", "categories": 4, "epsilon0": 1.0},
+                    "relation": "add-remove",
+                }
+            ],
+            "contradicts",
+        ),
         (changed(shuffle="percoordinate"), "shuffle"),
         (changed(epsilon0="1"), "epsilon0"),
         (changed(epsilon0=-1), "epsilon0"),

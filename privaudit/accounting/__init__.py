@@ -41,6 +41,7 @@ from privaudit.accounting.planning import (
     rounds_for,
     upper_bound,
 )
+from privaudit.accounting.releases import ReleaseBudget, compose_releases
 from privaudit.accounting.vector import (
     ShuffledVector,
     VectorBudget,
@@ -60,6 +61,7 @@ __all__ = [
     "Level",
     "NumericalError",
     "OutOfDomainError",
+    "ReleaseBudget",
     "ShuffledVector",
     "UncoveredRelease",
     "VectorBudget",
@@ -70,6 +72,7 @@ __all__ = [
     "cluster_size_for",
     "compose_coordinate",
     "compose_pair",
+    "compose_releases",
     "compose_theorem2",
     "compose_vectors",
     "coordinate_bracket",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from privaudit.accounting._history import (
     Report,
@@ -16,8 +15,23 @@ from privaudit.accounting._history import (
     worst_histories,
 )
 from privaudit.accounting._literature import fmt21_minimum_users
+from privaudit.accounting._release_rows import release_rows, worst_releases
+from privaudit.accounting._rows import (
+    BASIC,
+    COORDINATE,
+    FLOOR,
+    LOCAL,
+    MEDIAN,
+    REFINED,
+    RELEASES,
+    ROLES,
+    THEOREM2,
+    USER,
+    BudgetRow,
+)
 from privaudit.accounting.bracket import Bracket, check_count, check_delta
-from privaudit.accounting.composition import theorem2_delta_s
+from privaudit.accounting.composition import local_zcdp, theorem2_delta_s
+from privaudit.accounting.releases import compose_releases
 from privaudit.accounting.vector import (
     ShuffledVector,
     compose_coordinate,
@@ -26,52 +40,9 @@ from privaudit.accounting.vector import (
     compose_vectors,
 )
 from privaudit.errors import ConfigurationError
-from privaudit.ledger import LaplaceVector, PrivacyEvent, UnprotectedRelease
+from privaudit.ledger import CoveredRelease, LaplaceVector, PrivacyEvent, UnprotectedRelease
 
 __all__ = ["Budget", "BudgetRow", "UncoveredRelease", "budget"]
-
-COORDINATE = "one coordinate, shuffled (Theorem 1 with a rigorous bound)"
-THEOREM2 = "whole less important subvector: paper's Theorem 2"
-LOCAL = "whole subvector: local guarantee (Theorem A)"
-BASIC = "whole subvector: shuffled, basic"
-REFINED = "whole subvector: shuffled, refined"
-FLOOR = "spread-input floor"
-USER = "all that one user releases"
-MEDIAN = "median of the users' norms"
-
-Role = Literal["bracket", "local", "paper", "coordinate", "user", "other"]
-_ROLES: Mapping[str, Role] = {
-    COORDINATE: "coordinate",
-    THEOREM2: "paper",
-    LOCAL: "local",
-    REFINED: "bracket",
-    USER: "user",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetRow:
-    """One quantity of one cluster size; the fields are those of a report's budget row.
-
-    ``rounds`` is 1 for a row of a single round; otherwise the row is the total of the worst user,
-    ``cluster_size`` is the smallest cluster it was in, and the note tells its history.
-    """
-
-    cluster_size: int
-    honest_users: int
-    clusters: int
-    rounds: int
-    epsilon0: float
-    delta: float
-    dimension: int
-    quantity: str
-    lower: float | None
-    upper: float | None
-    theorem: str
-    status: str
-    domain_ok: bool
-    note: str
-    role: Role = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +100,7 @@ def budget(events: Sequence[PrivacyEvent], *, delta: float, colluding_users: int
     ------
     ConfigurationError
         If the ledger is empty, delta is not in (0, 1), or a relation other than replace-one is
-        used.
+        used, or the noised releases are stated for several relations or units.
 
     Examples
     --------
@@ -147,13 +118,9 @@ def budget(events: Sequence[PrivacyEvent], *, delta: float, colluding_users: int
     check_count("colluding_users", colluding_users, least=0)
     if not events:
         raise ConfigurationError("the ledger holds no privacy event; nothing can be accounted")
-    for event in events:
-        if event.relation != "replace-one":
-            raise ConfigurationError(
-                f"round {event.round}: the bounds are for the relation 'replace-one', not "
-                f"{event.relation!r}; replacing is the stricter, so declare that one"
-            )
+    _check_consistent(events)
     vectors = [event for event in events if isinstance(event.mechanism, LaplaceVector)]
+    covered = [event for event in events if isinstance(event.mechanism, CoveredRelease)]
     chosen = seen_by_one_observer(vectors)
     rows: list[BudgetRow] = []
     for report, clusters in sorted(
@@ -176,13 +143,14 @@ def budget(events: Sequence[PrivacyEvent], *, delta: float, colluding_users: int
                 colluding_users=colluding_users,
                 note=f"total of {user}, worst-off of its cluster size: {story(history)}",
             )
+    rows += release_rows(covered, delta=delta, colluding_users=colluding_users, alone=not vectors)
     uncovered = _uncovered(events)
-    if worst:
-        rows.append(_user_row(rows, uncovered))
+    if rows:
+        rows.append(_user_row(rows, uncovered, chosen, covered))
     return Budget(
         rows=tuple(rows),
         uncovered=uncovered,
-        user_level_epsilon=_user_level(rows, uncovered),
+        user_level_epsilon=(rows[-1].upper or 0.0) if rows else math.inf if uncovered else 0.0,
         user_level_sentence=_sentence(uncovered),
         worst_user=worst[0][0] if worst else "",
         flags=tuple(_flags(vectors, chosen, rows, colluding_users)),
@@ -211,7 +179,7 @@ def budget_rows(
             status=bracket.status,
             domain_ok=bracket.domain_ok,
             note="; ".join(part for part in (note, bracket.note) if part),
-            role=_ROLES.get(quantity, "other"),
+            role=ROLES.get(quantity, "other"),
         )
 
     def releases(*, vector: bool) -> Counter[ShuffledVector]:
@@ -245,7 +213,7 @@ def _uncovered(events: Sequence[PrivacyEvent]) -> tuple[UncoveredRelease, ...]:
         mechanism = event.mechanism
         if isinstance(mechanism, UnprotectedRelease):
             what, values = mechanism.what, mechanism.dimension
-        elif mechanism.clip_source == "median-of-users":
+        elif isinstance(mechanism, LaplaceVector) and mechanism.clip_source == "median-of-users":
             what, values = MEDIAN, 1
         else:
             continue
@@ -265,32 +233,73 @@ def _uncovered(events: Sequence[PrivacyEvent]) -> tuple[UncoveredRelease, ...]:
     )
 
 
-def _user_level(rows: Sequence[BudgetRow], uncovered: Sequence[UncoveredRelease]) -> float:
-    if uncovered:
-        return math.inf
-    return max((row.upper for row in rows if row.quantity == LOCAL and row.upper), default=0.0)
+def _check_consistent(events: Sequence[PrivacyEvent]) -> None:
+    """Raise ConfigurationError if bounds on the noised releases could not be put together."""
+    noised = [event for event in events if not isinstance(event.mechanism, UnprotectedRelease)]
+    for event in noised:
+        if isinstance(event.mechanism, LaplaceVector) and event.relation != "replace-one":
+            raise ConfigurationError(
+                f"round {event.round}: the bounds are for the relation 'replace-one', not "
+                f"{event.relation!r}; replacing is the stricter, so declare that one"
+            )
+    for what, values in (
+        ("relation", {event.relation for event in noised}),
+        ("unit", {event.unit for event in noised}),
+    ):
+        if len(values) > 1:
+            raise ConfigurationError(
+                f"noised releases are stated for several values of {what} ("
+                f"{', '.join(repr(v) for v in sorted(values))}): their bounds do not add up; state "
+                "all for one, or account them apart"
+            )
 
 
-def _user_row(rows: Sequence[BudgetRow], uncovered: Sequence[UncoveredRelease]) -> BudgetRow:
+def _user_row(
+    rows: Sequence[BudgetRow],
+    uncovered: Sequence[UncoveredRelease],
+    vectors: Sequence[PrivacyEvent],
+    covered: Sequence[PrivacyEvent],
+) -> BudgetRow:
     """Return the row of everything that one user releases, shuffled or not, to anyone."""
-    largest = max((row for row in rows if row.quantity == LOCAL), key=lambda row: row.upper or 0.0)
+    own = [row for row in rows if row.quantity in (LOCAL, RELEASES)]
+    largest = max(own, key=lambda row: (row.rounds, row.upper or 0.0))
+    upper = max(row.upper or 0.0 for row in own)
+    theorem, status = largest.theorem, largest.status
+    if vectors and covered:
+        # The worst of either kind, as if one user had both.
+        spent = compose_releases(
+            worst_releases(covered)[0], largest.delta, zcdp=_local_zcdp(vectors)
+        ).best
+        upper, theorem, status = spent.upper or 0.0, spent.theorem, spent.status
     return replace(
         largest,
         quantity=USER,
         lower=None,
-        upper=_user_level(rows, uncovered),
-        theorem="no theorem applies" if uncovered else largest.theorem,
-        status="proven",
+        upper=math.inf if uncovered else upper,
+        theorem="no theorem applies" if uncovered else theorem,
+        status="proven" if uncovered else status,
         note=_sentence(uncovered),
         role="user",
     )
+
+
+def _local_zcdp(vectors: Sequence[PrivacyEvent]) -> float:
+    """Return the largest zero-concentrated budget of one user's noised vectors, not shuffled."""
+    total: dict[str, float] = {}
+    for event in vectors:
+        mechanism = event.mechanism
+        assert isinstance(mechanism, LaplaceVector)
+        size = 1 if mechanism.clipping == "joint-l2" else mechanism.dimension
+        for subject in event.subjects:
+            total[subject] = total.get(subject, 0.0) + size * local_zcdp(mechanism.epsilon0)
+    return max(total.values())
 
 
 def _sentence(uncovered: Sequence[UncoveredRelease]) -> str:
     if not uncovered:
         return (
             "Every release in the ledger is covered by a mechanism with differential privacy; the "
-            "user-level guarantee is the local bound on the total."
+            "user-level guarantee is the bound on the total without shuffling."
         )
     names = "; ".join(release.what for release in uncovered)
     return (

@@ -30,12 +30,13 @@ def events_of(source: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
     """
     events, problems = _of_run(source) if source.is_dir() else (_of_file(source), ())
     for number, event in enumerate(events, 1):
-        epsilon0 = getattr(event.mechanism, "epsilon0", 0.0)
-        if epsilon0 > MOST_EPSILON:
-            raise ConfigurationError(
-                f"{source}: event {number}: epsilon0 is {epsilon0:g}; allowed are numbers > 0 and "
-                f"<= {MOST_EPSILON:g}"
-            )
+        for name in ("epsilon0", "epsilon"):
+            value = getattr(event.mechanism, name, 0.0)
+            if value > MOST_EPSILON:
+                raise ConfigurationError(
+                    f"{source}: event {number}: {name} is {value:g}; allowed are numbers > 0 and "
+                    f"<= {MOST_EPSILON:g}"
+                )
     return events, problems
 
 
@@ -96,7 +97,7 @@ def _event(value: Any, where: str) -> PrivacyEvent:
 
     from pydantic import TypeAdapter, ValidationError
 
-    from privaudit.ledger import LaplaceVector, PrivacyEvent, UnprotectedRelease, event_from_json
+    from privaudit.ledger import MECHANISMS, PrivacyEvent, event_from_json
 
     if not isinstance(value, dict) or not isinstance(value.get("mechanism"), dict):
         raise ConfigurationError(f"{where}: is not an object with a 'mechanism' object in it")
@@ -107,8 +108,7 @@ def _event(value: Any, where: str) -> PrivacyEvent:
                 f"{where}: unknown key {key!r}; known are {', '.join(known)}."
                 f"{did_you_mean(key, known)}"
             )
-    kinds = {"laplace-vector": LaplaceVector, "unprotected-release": UnprotectedRelease}
-    kind = kinds.get(str(value["mechanism"].get("name")))
+    kind = MECHANISMS.get(str(value["mechanism"].get("name")))
     names = tuple[str, ...]
     types: dict[str, Any] = {"mechanism": kind, "subjects": names, "observers": names, "round": int}
     key = ""
