@@ -85,7 +85,8 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
     replaced by those of another, by one random derangement of the senders; ends, order and
     metadata stay. Where a single party sent all messages of a round and kind, they are deranged
     among the messages; a single message stays as it is. Where all messages of a round and kind
-    list ``pairs`` in their metadata, the values of the pairs are deranged among all of these.
+    list ``pairs`` in their metadata, the values of the pairs are deranged among all of these; a
+    single pair stays as it is.
     Messages that a party relays for others (ciphertexts and responses of DisUE) count as their
     author's, whom the metadata name; what members of the coalition wrote stays, for they know it.
 
@@ -124,10 +125,12 @@ def _exchanged_pairs(
     counts = {len(message.arrays[name]) for message in messages for name in names}
     pooled = {name: np.concatenate([m.arrays[name] for m in messages]) for name in names}
     total = max((len(values) for values in pooled.values()), default=0)
-    if total < 2 or any(len(values) != total for values in pooled.values()):
+    if total == 1:
+        return {}
+    if total == 0 or any(len(values) != total for values in pooled.values()):
         raise ConfigurationError(
-            f"{messages[0].kind}, round {messages[0].round}: deranging pairs needs two of them, "
-            f"and one entry a pair in every array; lengths found: {sorted(counts)}"
+            f"{messages[0].kind}, round {messages[0].round}: deranging pairs needs "
+            f"one entry a pair in every array; lengths found: {sorted(counts)}"
         )
     order = derangement(total, rng=rng)
     ends = np.cumsum([len(m.arrays[names[0]]) for m in messages])[:-1]
