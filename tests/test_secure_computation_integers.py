@@ -96,6 +96,16 @@ def test_sums_of_products_by_digits_are_exact(rows: list[tuple[int, int, int]]) 
     )
 
 
+@pytest.mark.parametrize(("count", "width"), [(1, 3), (2, 4), (300, 25)])
+def test_sums_row_by_row_carry_through_all_digits(count: int, width: int) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 256, (5, width), dtype=np.uint8) for _ in range(count)]
+    for array in arrays:
+        array[0] = 255
+    rows = zip(*map(decode, arrays), strict=True)
+    assert decode(_digits.add(arrays)) == [sum(row) for row in rows]
+
+
 def test_sums_of_products_stay_exact_at_the_greatest_digits_of_many_blocks() -> None:
     n = 2 * BLOCK + 1
     full = np.full((n, 4), 255, np.uint8)

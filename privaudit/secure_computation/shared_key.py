@@ -26,7 +26,6 @@ from privaudit.secure_computation.integers import (
     blocks,
     byte_width,
     decode,
-    encode,
     inverse,
     multiply_modulo,
 )
@@ -140,18 +139,19 @@ def add(ciphertexts: Sequence[Bytes], *, modulus: int) -> Bytes:
     Raises
     ------
     InvalidDataError
-        If there are none, or the shapes differ.
+        If there are none, more than 2^16, or the shapes differ.
     """
     shapes = {array.shape for array in ciphertexts}
-    if len(shapes) != 1:
+    if len(shapes) != 1 or len(ciphertexts) > _digits.SUMMANDS:
         raise InvalidDataError(
-            f"ciphertexts of one shape are added; these have the shapes {sorted(shapes)}"
+            f"ciphertexts of one shape, at most {_digits.SUMMANDS} of them, are added; these are"
+            f" {len(ciphertexts)} of the shapes {sorted(shapes)}"
         )
     (shape,) = shapes
     result = np.empty((shape[0], byte_width(modulus.bit_length())), dtype=np.uint8)
     for rows in blocks(shape[0]):
-        columns = zip(*(decode(array[rows]) for array in ciphertexts), strict=True)
-        result[rows] = encode([sum(c) % modulus for c in columns], width=result.shape[1])
+        sums = _digits.add([array[rows] for array in ciphertexts])
+        result[rows] = multiply_modulo(sums, 1, modulus)
     return result
 
 
@@ -166,10 +166,11 @@ def decode_sum(ciphertexts: Bytes, keys: Keys) -> npt.NDArray[np.int64]:
     InvalidDataError
         If an element does not fit 64 bits, as under a wrong key.
     """
-    keyless = multiply_modulo(ciphertexts, inverse(keys.secret, keys.modulus), keys.modulus)
-    result = np.empty(len(keyless) - PADS, dtype=np.int64)
+    p, alpha = keys.modulus, keys.scale
+    keyless = multiply_modulo(ciphertexts, inverse(keys.secret, p), p)[:-PADS]
+    result = np.empty(len(keyless), dtype=np.int64)
     for rows in blocks(len(result)):
-        values = [centred(x, keys.modulus) // keys.scale for x in decode(keyless[rows])]
+        values = [(x - p if 2 * x > p else x) // alpha for x in decode(keyless[rows])]
         if any(not -(1 << 63) <= value < 1 << 63 for value in values):
             raise InvalidDataError(
                 "an element of the decoded sum needs more than 64 bits: the ciphertexts are not"
