@@ -18,9 +18,7 @@ __all__ = [
     "SimilarityName",
 ]
 
-SimilarityName: TypeAlias = Literal[
-    "plain", "pairwise", "relay", "shared_key", "ckks", "secret_shares"
-]
+SimilarityName: TypeAlias = Literal["plain", "pairwise", "relay", "shared_key", "secret_shares"]
 ClusteringName: TypeAlias = Literal["affinity-propagation", "ifca", "cfl", "cfl-gp", "pacfl"]
 
 
@@ -32,7 +30,8 @@ class SimilarityConfig(BaseModel):
     similarity : str
         ``plain`` (the server compares the models that it receives), PCSC as ``pairwise`` (clients
         talk to each other), ``relay`` (the server carries the messages) or ``shared_key`` (the
-        server multiplies, a key helper decodes); comparators ``ckks`` and ``secret_shares``.
+        server multiplies, a key helper decodes); or, as a comparator, ``secret_shares`` (two
+        servers and a dealer, none of which colludes with another).
     similarity_on : {"params", "delta"}
         The vector that is compared: the trained model (eq. 3) or its difference from the model
         that training started from ("gradient updates" in the text of section 4.1).

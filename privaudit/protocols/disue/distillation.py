@@ -173,7 +173,7 @@ class Distiller:
                     images, student(images), logits, weight, sample, experts=len(experts)
                 )
                 optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 self._clip(self.generator)
                 optimiser.step()
 
@@ -227,7 +227,7 @@ class Distiller:
             else:
                 loss = objectives.released_student_loss(guesses, logits, sample.weights)
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self._clip(student)
             optimiser.step()
 

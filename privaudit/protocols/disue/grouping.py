@@ -145,6 +145,11 @@ class SimilarityClustering(StartingModels):
                 quantised[user] = values
                 channel.recorder.note_truth(f"{user}/round-{channel.round}", quantised=values)
                 channel.keep(user, "quantised", values)
-            similarities = self.exchange.similarities(channel, quantised)
+            # A single client has nobody to be compared with.
+            similarities = (
+                self.exchange.similarities(channel, quantised)
+                if len(clients) > 1
+                else np.ones((1, 1))
+            )
         channel.keep(kinds.SERVER, "similarities", similarities)
         return affinity_propagation(similarities, seed=self.site.seed)

@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy, log_softmax, softmax
 __all__ = [
     "Direction",
     "distillation_loss",
-    "diversity_loss",
     "divergences",
+    "diversity_loss",
     "fidelity_loss",
     "generator_objective",
     "released_discrepancy",

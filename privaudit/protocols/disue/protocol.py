@@ -16,7 +16,7 @@ from privaudit.models.generators import build_generator
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress, RoundMetrics, RunOutcome
 from privaudit.protocols.disue import kinds
-from privaudit.protocols.disue.aggregation import average_of_groups, weighted_mean
+from privaudit.protocols.disue.aggregation import average_of_groups, masked_mean, weighted_mean
 from privaudit.protocols.disue.channel import Channel
 from privaudit.protocols.disue.clustering import members_of
 from privaudit.protocols.disue.config import DisUEConfig
@@ -24,7 +24,8 @@ from privaudit.protocols.disue.events import derive_events
 from privaudit.protocols.disue.grouping import ClusteringRule, SimilarityClustering, Site
 from privaudit.protocols.disue.labels import class_counts, cluster_counts
 from privaudit.protocols.disue.rivals import CFL, CFLGP, IFCA, PACFL
-from privaudit.protocols.disue.similarity import DirectPCSC, Exchange, SharedKeyPCSC, check_sizes
+from privaudit.protocols.disue.servers import SecretShares, SharedKeyPCSC
+from privaudit.protocols.disue.similarity import DirectPCSC, Exchange, check_sizes
 from privaudit.protocols.federation import Federation
 from privaudit.protocols.training import local_update
 from privaudit.transcript import Party, Recorder, Transcript
@@ -93,7 +94,7 @@ class _Run:
     ) -> None:
         self.config, self.data, self.recorder = config, data, recorder
         # Apart from one another, so that the same models are trained whatever is encrypted.
-        self.server_rng, encryption_rng = rng.spawn(2)
+        self.server_rng, encryption_rng, self.mask_rng = rng.spawn(3)
         self.federation = Federation(
             config, data, rng=rng, recorder=recorder, servers=_servers(config)
         )
@@ -253,7 +254,25 @@ class _Run:
         trained: Float32,
     ) -> Float32:
         records = self.federation.sizes[list(clients)]
-        return np.stack([weighted_mean(trained[list(m)], records[list(m)]) for m in groups])
+        models = []
+        for members in groups:
+            rows = list(members)
+            if self.config.aggregation == "secagg" and len(rows) > 1:
+                names = [self.users[clients[i]] for i in rows]
+                models.append(
+                    masked_mean(
+                        channel,
+                        dict(zip(names, trained[rows], strict=True)),
+                        dict(zip(names, records[rows].tolist(), strict=True)),
+                        source=self.mask_rng,
+                    )
+                )
+                continue
+            if self.config.aggregation == "secagg":
+                # There is nobody to hide among: the server gets the model as it is.
+                self._send_parameters(channel, clients[rows[0]], trained[rows[0]])
+            models.append(weighted_mean(trained[rows], records[rows]))
+        return np.stack(models)
 
     def _distil(
         self, channel: Channel, average: Float32, models: Float32, counts: Int64
@@ -291,9 +310,13 @@ class _Run:
 
 def _servers(config: DisUEConfig) -> tuple[Party, ...]:
     server = Party(kinds.SERVER, "server", "clusters, averages and distils")
-    if config.similarity != "shared_key":
-        return (server,)
-    return (server, Party(kinds.KEY_HELPER, "helper", "makes the shared key, decodes products"))
+    if config.similarity == "shared_key":
+        helper = Party(kinds.KEY_HELPER, "helper", "makes the shared key, decodes products")
+        return (server, helper)
+    if config.similarity == "secret_shares":
+        second = Party(kinds.SECOND_SERVER, "server", "multiplies shares with the server")
+        return (server, second, Party(kinds.DEALER, "helper", "deals the triples of a product"))
+    return (server,)
 
 
 def _exchange(
@@ -303,6 +326,8 @@ def _exchange(
         return None
     if config.similarity == "shared_key":
         return SharedKeyPCSC(config, streams, users)
+    if config.similarity == "secret_shares":
+        return SecretShares(streams)
     return DirectPCSC(config, streams)
 
 

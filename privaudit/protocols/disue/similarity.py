@@ -1,10 +1,10 @@
-"""How clients and server arrive at the similarity matrix, message by message: PCSC's variants."""
+"""How clients and server arrive at the similarity matrix, and PCSC between every two of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import combinations, combinations_with_replacement
+from dataclasses import dataclass
+from itertools import combinations, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -13,12 +13,23 @@ import numpy.typing as npt
 from privaudit.protocols.disue import kinds
 from privaudit.protocols.disue.channel import Channel
 from privaudit.protocols.disue.config import SimilarityConfig
-from privaudit.secure_computation import pcsc, shared_key
-from privaudit.secure_computation.integers import Bytes, encode, encode_one
+from privaudit.secure_computation import pcsc, secret_sharing, shared_key
+from privaudit.secure_computation.integers import Bytes, encode_one
 from privaudit.secure_computation.quantisation import largest_integer
 from privaudit.transcript import PartyId
 
-__all__ = ["DirectPCSC", "Exchange", "SharedKeyPCSC", "check_sizes", "matrix_of", "parameters_of"]
+__all__ = [
+    "DirectPCSC",
+    "Exchange",
+    "Pair",
+    "Streams",
+    "Vectors",
+    "challenge_arrays",
+    "check_sizes",
+    "cosines_of_gram",
+    "matrix_of",
+    "parameters_of",
+]
 
 Vectors = Mapping[PartyId, npt.NDArray[np.int32]]
 Streams = Mapping[PartyId, np.random.Generator]
@@ -51,7 +62,7 @@ def parameters_of(config: SimilarityConfig) -> pcsc.Parameters:
 
 
 def check_sizes(config: SimilarityConfig, *, dimension: int) -> None:
-    """Refuse sizes of PCSC that cannot decode vectors of this many coordinates.
+    """Refuse sizes with which inner products of so many coordinates would not decode.
 
     Raises
     ------
@@ -63,6 +74,8 @@ def check_sizes(config: SimilarityConfig, *, dimension: int) -> None:
         pcsc.check(parameters_of(config), dimension=dimension, largest=largest)
     elif config.similarity == "shared_key":
         shared_key.check(parameters_of(config), dimension=dimension, largest=largest)
+    elif config.similarity == "secret_shares":
+        secret_sharing.check(dimension=dimension, largest=largest)
 
 
 def matrix_of(
@@ -75,7 +88,17 @@ def matrix_of(
     return matrix
 
 
-def _challenge(challenge: pcsc.Challenge) -> dict[str, Bytes]:
+def cosines_of_gram(gram: Mapping[Pair, int]) -> dict[Pair, float]:
+    """Return the cosines of all pairs of two, from inner products that include norms."""
+    return {
+        (u, v): pcsc.cosine(product, gram[u, u], gram[v, v])
+        for (u, v), product in gram.items()
+        if u != v
+    }
+
+
+def challenge_arrays(challenge: pcsc.Challenge) -> dict[str, Bytes]:
+    """Return a challenge as the arrays of a message."""
     width = challenge.ciphertexts.shape[1]
     return {
         "modulus": encode_one(challenge.modulus, width=width),
@@ -122,7 +145,7 @@ class DirectPCSC:
                 challenge = pcsc.encrypt(
                     vectors[u], keys, parameters=parameters, source=self.streams[u]
                 )
-                sent = _challenge(challenge)
+                sent = challenge_arrays(challenge)
                 channel.keep(
                     u,
                     f"pcsc-secret/{v}" if fresh else "pcsc-secret",
@@ -147,7 +170,7 @@ class DirectPCSC:
                 ),
             }
             route = [v, kinds.SERVER, u] if relay else [v, u]
-            for sender, receiver in zip(route, route[1:], strict=False):
+            for sender, receiver in pairwise(route):
                 channel.send(kinds.SIMILARITY_RESPONSE, sender, receiver, pair, **answer)
             product = pcsc.decode(response, keys)
             cosines[u, v] = pcsc.cosine(product, norm, response.squared_norm)
@@ -159,88 +182,3 @@ class DirectPCSC:
             cosines=np.array(list(cosines.values())),
         )
         return cosines
-
-
-@dataclass(slots=True)
-class SharedKeyPCSC:
-    """All clients encrypt under one key, the server multiplies, the key helper decodes.
-
-    The literal reading of Algorithm 1: Encrypt at the client, Compute on two ciphertexts.
-
-    Attributes
-    ----------
-    config : SimilarityConfig
-    streams : mapping of party to Generator
-        Of all clients and of the key helper.
-    clients : tuple of PartyId
-        All clients of the federation, which get the key in round 1.
-    """
-
-    config: SimilarityConfig
-    streams: Streams
-    clients: tuple[PartyId, ...]
-    _keys: pcsc.Keys | None = field(default=None, init=False)
-
-    def similarities(self, channel: Channel, vectors: Vectors) -> npt.NDArray[np.float64]:
-        """See :class:`Exchange`."""
-        parameters = parameters_of(self.config)
-        keys = self._key(channel, parameters)
-        ciphertexts: dict[PartyId, Bytes] = {}
-        for client, vector in vectors.items():
-            challenge = pcsc.encrypt(
-                vector, keys, parameters=parameters, source=self.streams[client]
-            )
-            ciphertexts[client] = challenge.ciphertexts
-            channel.send(
-                kinds.SHARED_KEY_CIPHERTEXT,
-                client,
-                kinds.SERVER,
-                {"initiator": client},
-                **_challenge(challenge),
-            )
-        pairs = list(combinations_with_replacement(vectors, 2))
-        products = [
-            shared_key.product(ciphertexts[u], ciphertexts[v], modulus=keys.modulus)
-            for u, v in pairs
-        ]
-        channel.send(
-            kinds.SIMILARITY_PRODUCTS,
-            kinds.SERVER,
-            kinds.KEY_HELPER,
-            {"pairs": [list(pair) for pair in pairs]},
-            products=encode(products, width=keys.width),
-        )
-        gram = {
-            pair: shared_key.decode_product(value, keys)
-            for pair, value in zip(pairs, products, strict=True)
-        }
-        cosines = {
-            (u, v): pcsc.cosine(gram[u, v], gram[u, u], gram[v, v]) for u, v in pairs if u != v
-        }
-        channel.send(
-            kinds.SIMILARITY_VALUES,
-            kinds.KEY_HELPER,
-            kinds.SERVER,
-            {"pairs": [list(pair) for pair in cosines]},
-            cosines=np.array(list(cosines.values())),
-        )
-        return matrix_of(cosines, tuple(vectors))
-
-    def _key(self, channel: Channel, parameters: pcsc.Parameters) -> pcsc.Keys:
-        """Return the key of all clients, which the helper makes and hands out once."""
-        if self._keys is None:
-            keys = pcsc.generate(parameters, source=self.streams[kinds.KEY_HELPER])
-            self._keys = keys
-            parts = {
-                name: encode_one(value, width=keys.width)
-                for name, value in (
-                    ("modulus", keys.modulus),
-                    ("scale", keys.scale),
-                    ("secret", keys.secret),
-                )
-            }
-            for client in self.clients:
-                channel.send(kinds.SHARED_KEY, kinds.KEY_HELPER, client, **parts)
-            for holder in (kinds.KEY_HELPER, *self.clients):
-                channel.recorder.keep_secret(holder, "pcsc-secret", parts["secret"])
-        return self._keys
