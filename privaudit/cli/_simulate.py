@@ -35,7 +35,11 @@ def register(app: typer.Typer) -> None:
         quiet: options.Quiet = False,
     ) -> None:
         """Run a protocol and record who saw what: OUT/run, and the truth apart in OUT/truth."""
-        from privaudit.campaigns.simulation import record_run, simulation_config
+        from privaudit.campaigns.simulation import (
+            SimulationConfig,
+            record_run,
+            simulation_config,
+        )
         from privaudit.protocols.base import RoundMetrics
 
         values = options.configuration(
@@ -53,7 +57,8 @@ def register(app: typer.Typer) -> None:
             rounds=rounds,
         )
         resolved = simulation_config(values, where=str(config or "options"))
-        options.use_threads(threads)
+        if isinstance(resolved, SimulationConfig):
+            options.use_threads(threads)
         with progress(quiet=quiet) as steps:
 
             def on_round(done: int, total: int, metrics: RoundMetrics) -> None:
