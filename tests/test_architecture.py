@@ -155,6 +155,21 @@ def test_accounting_needs_neither_torch_nor_protocols() -> None:
             assert part_of(module) in ("accounting", "ledger", "errors", "transcript"), place
 
 
+def test_quantisation_needs_neither_torch_nor_data_nor_protocols() -> None:
+    for module, place in imports_of("quantisation"):
+        top = module.split(".")[0]
+        assert top not in ("torch", "torchvision", "faiss", "nanopq"), f"{place}: {module}"
+        if top == "privaudit":
+            assert part_of(module) in ("quantisation", "errors", "transcript"), place
+
+
+def test_tables_are_read_with_libraries_that_only_the_reader_of_files_imports() -> None:
+    for path in sources():
+        for module, line in imported(path):
+            if module.split(".")[0] in ("pandas", "pyarrow"):
+                assert name_of(path) == "privaudit.datasets._frames", f"{path}:{line}: {module}"
+
+
 def test_recording_needs_numpy_and_safetensors_and_nothing_else() -> None:
     allowed = sys.stdlib_module_names | {"numpy", "safetensors"}
     for module, place in imports_of("recording"):
@@ -191,6 +206,7 @@ def loaded_after(statement: str) -> set[str]:
         ("import privaudit.cli", ("numpy",)),
         ("import privaudit.recording", ("pydantic", "typer")),
         ("import privaudit.protocols.pa_cfl.kinds, privaudit.protocols.baselines.kinds", ()),
+        ("import privaudit.protocols.pq_mds.kinds, privaudit.quantisation", ()),
     ],
 )
 def test_light_modules_load_no_heavy_library(statement: str, also: tuple[str, ...]) -> None:

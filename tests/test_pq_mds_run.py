@@ -350,7 +350,7 @@ def test_the_protocol_decides_which_data_are_configured() -> None:
     vertical = simulation_config({"protocol": "pq-mds"}, where="options")
     assert isinstance(vertical, VerticalSimulationConfig)
     assert isinstance(simulation_config({}, where="options"), SimulationConfig)
-    with pytest.raises(ConfigurationError, match="unknown key 'federation.users'"):
+    with pytest.raises(ConfigurationError, match=r"unknown key 'federation\.users'"):
         simulation_config({"protocol": "pq-mds", "federation": {"users": 3}}, where="options")
 
 
