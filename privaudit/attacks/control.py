@@ -125,9 +125,9 @@ def _exchanged_pairs(
     counts = {len(message.arrays[name]) for message in messages for name in names}
     pooled = {name: np.concatenate([m.arrays[name] for m in messages]) for name in names}
     total = max((len(values) for values in pooled.values()), default=0)
-    if total == 1:
+    if total < 2:
         return {}
-    if total == 0 or any(len(values) != total for values in pooled.values()):
+    if any(len(values) != total for values in pooled.values()):
         raise ConfigurationError(
             f"{messages[0].kind}, round {messages[0].round}: deranging pairs needs "
             f"one entry a pair in every array; lengths found: {sorted(counts)}"

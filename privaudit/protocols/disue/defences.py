@@ -49,7 +49,7 @@ def noised(similarities: Matrix, *, deviations: float, rng: np.random.Generator)
     if not deviations >= 0:
         raise ConfigurationError(f"deviations must be >= 0, got {deviations}")
     upper = np.triu_indices(len(similarities), 1)
-    result = similarities.copy()
+    result: Matrix = similarities.copy()
     if upper[0].size:
         scale = deviations * float(similarities[upper].std())
         result[upper] += scale * rng.normal(size=upper[0].size)
@@ -60,7 +60,8 @@ def noised(similarities: Matrix, *, deviations: float, rng: np.random.Generator)
 def co_membership(similarities: Matrix, *, seed: int) -> Matrix:
     """Tell only which clients are in one cluster (1) or not (0), by affinity propagation."""
     labels = affinity_propagation(similarities, seed=seed).assignment
-    return (labels[:, None] == labels[None]).astype(np.float64)
+    together: Matrix = (labels[:, None] == labels[None]).astype(np.float64)
+    return together
 
 
 def defended(transcript: Transcript, defence: Callable[[Matrix], Matrix]) -> Transcript:
