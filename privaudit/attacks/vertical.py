@@ -111,11 +111,14 @@ class PartialRecords:
     columns : ndarray of int64, shape (known columns,)
         Which columns of the whole table the copies hold.
     values : ndarray of float64, shape (targets, known columns)
+    noise : float
+        Standard deviation of the errors that the adversary supposes in the copies, in their units.
     """
 
     targets: tuple[str, ...]
     columns: npt.NDArray[np.int64]
     values: Table
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         if len(set(self.targets)) != len(self.targets):
@@ -126,6 +129,8 @@ class PartialRecords:
                 f"partial records: {self.columns.size} columns are named and values have "
                 f"{self.values.shape[1]}"
             )
+        if not 0 <= self.noise < np.inf:
+            raise InvalidDataError(f"partial records: noise must be >= 0, got {self.noise}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["align_signs"]
+__all__ = ["align_signs", "correlations", "normalised"]
 
 Table = npt.NDArray[np.float64]
 
@@ -23,7 +23,7 @@ def align_signs(
     observed: Table, simulated: Table, *, rng: np.random.Generator, restarts: int = 30
 ) -> Table:
     """Return the signs, shape (columns,), that make ``observed`` like ``simulated``."""
-    agreement = _correlations(observed) * _correlations(simulated)
+    agreement = correlations(observed) * correlations(simulated)
     np.fill_diagonal(agreement, 0.0)
     _, vectors = np.linalg.eigh(agreement)
     starts = [vectors[:, -1], *rng.normal(size=(restarts, len(agreement)))]
@@ -49,11 +49,18 @@ def _climb(agreement: Table, signs: Table) -> Table:
         signs[flip] = -signs[flip]
 
 
-def _correlations(table: Table) -> Table:
+def normalised(table: Table) -> Table:
+    """Centre columns and scale them to length one; columns that do not vary become zero."""
     centred = table - table.mean(axis=0)
     norm = np.sqrt((centred**2).sum(axis=0))
-    centred /= np.where(norm > 0, norm, 1.0)
-    result: Table = centred.T @ centred
+    result: Table = centred / np.where(norm > 0, norm, 1.0)
+    return result
+
+
+def correlations(table: Table) -> Table:
+    """Return the correlations between columns, zero for those that do not vary."""
+    scaled = normalised(table)
+    result: Table = scaled.T @ scaled
     return result
 
 

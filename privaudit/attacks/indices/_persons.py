@@ -78,6 +78,7 @@ def place(
     *,
     columns: npt.NDArray[np.int64],
     values: Table,
+    noise: float = 0.0,
     attack: str,
     known_rows: int | None = None,
     rng: np.random.Generator,
@@ -106,8 +107,8 @@ def place(
         layout = layout_of(observed, facts)
         sample = align(view, observed, layout, held(facts.auxiliary), rng=rng)
         records, indices = sample.records, sample.indices
-    predict = ridge(records[:, columns], indices)
-    residual = ((predict(records[:, columns]) - indices) ** 2).mean(axis=0)
+    predict = ridge(records[:, columns], indices, noise=noise)
+    residual = predict.error + noise**2 * (predict.weights**2).sum(axis=0)
     variance = observed.indices.var(axis=0)
     spread = residual + _FLOOR * variance
     weights = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from privaudit.attacks.indices._codes import Columns, group_mean, relabelled
 
 __all__ = [
+    "LinearMap",
     "Method",
     "Pairs",
     "Predictor",
@@ -105,39 +106,53 @@ def choose_by_folds(
     return min(errors, key=errors.__getitem__), errors
 
 
-def ridge(inputs: Table, outputs: Table) -> Predictor:
-    r"""Ridge regression :math:`\hat y=\mu+W(x-\bar x)` with the penalty of least GCV error.
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearMap:
+    """Affine map of rows: ``mean + (x - centre) @ weights``.
 
-    Constant inputs are left out and the others scaled to unit variance, so that one penalty fits
-    all.
+    ``error`` (outputs,) is the generalised cross-validation estimate of the squared error.
     """
-    centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
-    varied = spread > 1e-12
-    mean = outputs.mean(axis=0)
-    scale = np.where(varied, spread, 1.0)
-    scaled = ((inputs - centre) / scale)[:, varied]
-    if not scaled.size or len(inputs) < 2:
-        return lambda x: np.broadcast_to(mean, (len(x), mean.size)).copy()
-    u, s, vt = np.linalg.svd(scaled, full_matrices=False)
+
+    centre: Table
+    weights: Table
+    mean: Table
+    error: Table
+
+    def __call__(self, inputs: Table) -> Table:
+        """Return the images of rows."""
+        return self.mean + (inputs - self.centre) @ self.weights
+
+
+def ridge(inputs: Table, outputs: Table, *, noise: float = 0.0) -> LinearMap:
+    r"""Ridge regression :math:`\hat y=\mu+W(x-\bar x)`, the penalty of each output by GCV.
+
+    Inputs are not scaled: a column that hardly varies among the pairs would get a large weight,
+    and with it whatever it does elsewhere. If the map is to be applied to inputs with Gaussian
+    noise of standard deviation ``noise``, that many times the pairs' number is added to the
+    penalty, which is the best linear map for such inputs.
+    """
+    centre, mean = inputs.mean(axis=0), outputs.mean(axis=0)
+    u, s, vt = np.linalg.svd(inputs - centre, full_matrices=False)
+    largest = float((s**2).max(initial=0.0))
+    if largest == 0:
+        weights = np.zeros((inputs.shape[1], mean.size))
+        return LinearMap(centre, weights, mean, outputs.var(axis=0))
     centred = outputs - mean
-    projected = u.T @ centred
+    projected = (u.T @ centred) ** 2
     # What lies outside the span of the inputs is left over under every penalty.
-    beyond = float((centred**2).sum() - (projected**2).sum())
-    best, least = 0.0, np.inf
-    for penalty in _PENALTIES * float((s**2).max()):
+    beyond = np.maximum((centred**2).sum(axis=0) - projected.sum(axis=0), 0.0)
+    best = np.zeros(mean.size)
+    least = np.full(mean.size, np.inf)
+    for penalty in _PENALTIES * largest:
         shrink = s**2 / (s**2 + penalty)
-        residual = float((((1 - shrink)[:, None] * projected) ** 2).sum()) + beyond
+        residual = ((1 - shrink) ** 2) @ projected + beyond
         freedom = 1.0 - (1.0 + float(shrink.sum())) / len(inputs)
-        error = residual / max(freedom, 1e-3) ** 2
-        if error < least:
-            best, least = penalty, error
-    weights = vt.T @ ((s / (s**2 + best))[:, None] * projected)
-
-    def predict(x: Table) -> Table:
-        result: Table = mean + ((x - centre) / scale)[:, varied] @ weights
-        return result
-
-    return predict
+        error = residual / (len(inputs) * max(freedom, 1e-3) ** 2)
+        best = np.where(error < least, penalty, best)
+        least = np.minimum(error, least)
+    best += len(inputs) * noise**2
+    weights = vt.T @ ((s[:, None] / (s[:, None] ** 2 + best)) * (u.T @ centred))
+    return LinearMap(centre, weights, mean, least)
 
 
 def _mean(pairs: Pairs) -> Predictor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privaudit.attacks.indices._alignment import align_signs
+from privaudit.attacks.indices._alignment import align_signs, correlations, normalised
 from privaudit.attacks.indices._codes import Columns, relabelled
 from privaudit.attacks.indices._observations import ObservedIndices
 from privaudit.errors import ConfigurationError
@@ -104,8 +104,13 @@ def align(
     auxiliary: Table,
     *,
     rng: np.random.Generator,
+    runs: int = 5,
 ) -> AlignedSample:
     """Run the public steps on auxiliary records, and give the result the attacked run's signs.
+
+    Codebooks end in different local optima, of which some have other axes than the attacked run's.
+    So the steps are run several times; the run whose columns correlate most like the observed ones
+    is taken, and then single subspaces of other runs that fit better.
 
     Raises
     ------
@@ -121,8 +126,48 @@ def align(
         spread = records.std(axis=0)
         inputs = (records - records.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     levels = [relabelled(observed.indices[:, columns])[1] for columns in observed.subspaces]
-    quantiser, codes = quantise(inputs, layout, [len(level) for level in levels], rng=rng)
-    simulated = np.zeros((len(records), observed.indices.shape[1]))
+    sizes = [len(level) for level in levels]
+    wanted = correlations(observed.indices)
+    simulated = []
+    for _ in range(runs):
+        own = _simulate(observed, layout, inputs, sizes, steps, rng=rng)
+        simulated.append(own * align_signs(observed.indices, own, rng=rng))
+    apart = [float(((correlations(own) - wanted) ** 2).sum()) for own in simulated]
+    best = simulated[int(np.argmin(apart))].copy()
+    for _ in range(2):
+        for columns in observed.subspaces:
+            _replace_if_nearer(best, columns, simulated, wanted)
+    return AlignedSample(records, best, _agreement(wanted, correlations(best)))
+
+
+def _replace_if_nearer(
+    best: Table, columns: Columns, others: Sequence[Table], wanted: Table
+) -> None:
+    """Take the columns of the run, in the sign, that correlate with the rest most as wanted."""
+    rest = np.setdiff1d(np.arange(best.shape[1]), columns)
+    if not rest.size:
+        return
+    scaled = normalised(best[:, rest])
+    current = best[:, columns]
+    choices = [current, *(own[:, columns] * sign for own in others for sign in (1.0, -1.0))]
+    apart = [
+        float(((normalised(choice).T @ scaled - wanted[np.ix_(columns, rest)]) ** 2).sum())
+        for choice in choices
+    ]
+    best[:, columns] = choices[int(np.argmin(apart))]
+
+
+def _simulate(
+    observed: ObservedIndices,
+    layout: Sequence[Columns],
+    inputs: Table,
+    sizes: Sequence[int],
+    steps: PublicSteps,
+    *,
+    rng: np.random.Generator,
+) -> Table:
+    quantiser, codes = quantise(inputs, layout, sizes, rng=rng)
+    simulated = np.zeros((len(inputs), observed.indices.shape[1]))
     for owner in dict.fromkeys(observed.owners):
         mine = [m for m, other in enumerate(observed.owners) if other == owner]
         width = len(observed.subspaces[mine[0]])
@@ -134,8 +179,7 @@ def align(
             scaling=steps.scaling,  # type: ignore[arg-type]  # checked by PublicSteps.of
         )
         simulated[:, np.concatenate([observed.subspaces[m] for m in mine])] = upload.dense()
-    signs = align_signs(observed.indices, simulated, rng=rng)
-    return AlignedSample(records, simulated * signs, _agreement(observed.indices, simulated, signs))
+    return simulated
 
 
 def _embed(
@@ -156,14 +200,9 @@ def _embed(
     return result
 
 
-def _agreement(observed: Table, simulated: Table, signs: Table) -> float:
-    varied = (observed.std(axis=0) > 0) & (simulated.std(axis=0) > 0)
-    if varied.sum() < 3:
-        return 0.0
-    one: Table = np.atleast_2d(np.corrcoef(observed[:, varied], rowvar=False))
-    two: Table = np.atleast_2d(np.corrcoef((simulated * signs)[:, varied], rowvar=False))
-    upper = np.triu_indices(len(one), 1)
-    a, b = one[upper], two[upper]
-    if a.std() == 0 or b.std() == 0:
+def _agreement(wanted: Table, found: Table) -> float:
+    upper = np.triu_indices(len(wanted), 1)
+    a, b = wanted[upper], found[upper]
+    if len(a) < 2 or a.std() == 0 or b.std() == 0:
         return 0.0
     return float(np.corrcoef(a, b)[0, 1])

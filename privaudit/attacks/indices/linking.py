@@ -174,6 +174,7 @@ def _match(
         knowledge,
         columns=partial.columns,
         values=partial.values,
+        noise=partial.noise,
         attack=attack.name,
         known_rows=attack.known,
         rng=rng,
