@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds
 from privaudit.transcript import Message, PartyId, View
 
@@ -50,8 +50,8 @@ def similarity_rounds(view: View, *, only: int | None = None) -> Mapping[int, Si
     ------
     InvalidDataError
         If similarities are not finite, or not one a pair.
-    ConfigurationError
-        If the view knows no similarities at all.
+    UnmetRequirementsError
+        If the view knows no similarities.
     """
     found = {
         t: _reported(view, t, view.select(kinds.SIMILARITY_VALUES, round=t))
@@ -64,7 +64,7 @@ def similarity_rounds(view: View, *, only: int | None = None) -> Mapping[int, Si
             found[t] = _computed(view, t, sent)
     if not found:
         when = "one round" if only is None else f"round {only}"
-        raise ConfigurationError(
+        raise UnmetRequirementsError(
             f"the view of {view.coalition} holds neither '{kinds.SIMILARITY_VALUES}' nor "
             f"'{kinds.PARAMETERS}' of two clients in {when}"
         )

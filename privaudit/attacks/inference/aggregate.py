@@ -11,7 +11,7 @@ import numpy as np
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._histograms import fitted_shares, known_labels, population
 from privaudit.attacks.inference._single_class import single_class_updates, start_of
-from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.errors import InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds
 from privaudit.transcript import Capability, Message, View
 
@@ -65,9 +65,9 @@ class LabelsFromLoneModel:
         Raises
         ------
         UnmetRequirementsError
-            If the coalition lacks a required capability.
+            If the coalition lacks a required capability, or sees no client's model.
         ConfigurationError
-            If the view holds no client's model, or not what it started from.
+            If the view does not hold what a client started from.
         InvalidDataError
             If a client's update is zero or not finite.
         """
@@ -119,7 +119,7 @@ class LabelsFromLoneModel:
             if message.sender not in view.coalition.members:
                 first.setdefault(message.sender, message)
         if not first:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"the view of {view.coalition} holds no client's '{kinds.PARAMETERS}' in round "
                 f"{'any' if self.round is None else self.round}: under secure aggregation only a "
                 "client alone in its cluster sends them"

@@ -9,7 +9,7 @@ import numpy as np
 
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._histograms import population
-from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.errors import InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds
 from privaudit.transcript import Array, Capability, Message, View
 
@@ -49,7 +49,7 @@ class LabelsFromCounts:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If the view holds no class counts of a client outside the coalition.
         InvalidDataError
             If counts are negative or all zero.
@@ -85,7 +85,7 @@ class LabelsFromCounts:
             if message.sender not in view.coalition.members:
                 first.setdefault(message.sender, message)
         if not first:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"the view of {view.coalition} holds no '{kinds.CLASS_COUNTS}' of a client outside "
                 f"it in round {'any' if self.round is None else self.round}; rounds with some: "
                 f"{list(view.rounds(kinds.CLASS_COUNTS))}"

@@ -14,7 +14,7 @@ from privaudit.attacks._similarities import similarity_on, similarity_rounds
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._histograms import fitted_shares, known_labels, population
 from privaudit.attacks.inference._single_class import single_class_updates, start_of
-from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds
 from privaudit.secure_computation.quantisation import quantise
 from privaudit.transcript import (
@@ -184,9 +184,8 @@ class LabelsFromSimilarity:
         Raises
         ------
         UnmetRequirementsError
-            If the coalition lacks a required capability.
-        ConfigurationError
-            If it holds no probes, or none of its probes was compared with a client.
+            If the coalition lacks a required capability, holds no probes, or no client was
+            compared with all of them.
         """
         view.require(self.requires, attack=self.name)
         _, classes = known_labels(knowledge, attack=self.name)
@@ -234,7 +233,7 @@ class LabelsFromSimilarity:
                     held.setdefault(int(prefix.removeprefix("round-")), {})[party] = (c, vector)
         t = self.round if self.round is not None else min(held, default=0)
         if t not in held:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"{view.coalition} holds no probes for round {t}; rounds with some: "
                 f"{sorted(held)}: see privaudit.attacks.inference.inject_probes"
             )
@@ -247,7 +246,7 @@ def _compared(
     """Return the clients outside the coalition with cosines to all probes, and these."""
     found = similarity_rounds(view, only=t).get(t)
     if found is None or not set(probes) <= set(found.parties):
-        raise ConfigurationError(f"the view holds no similarities of the probes in round {t}")
+        raise UnmetRequirementsError(f"the view holds no similarities of the probes in round {t}")
     rows = {
         party: found.row(party, probes)
         for party in found.parties
@@ -255,5 +254,5 @@ def _compared(
     }
     targets = tuple(party for party, row in rows.items() if np.isfinite(row).all())
     if not targets:
-        raise ConfigurationError(f"no client was compared with all probes in round {t}")
+        raise UnmetRequirementsError(f"no client was compared with all probes in round {t}")
     return targets, np.stack([rows[party] for party in targets])

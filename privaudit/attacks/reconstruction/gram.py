@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from privaudit.attacks._similarities import similarity_on, similarity_rounds
 from privaudit.attacks.base import Guesses, Knowledge
-from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds
 from privaudit.transcript import Capability, PartyId, View
 
@@ -73,7 +73,7 @@ class SimilarityReconstruction:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If the coalition knows no vector of its own, or none was compared with a client.
         """
         t, known, targets, cosines = self._problem(view)
@@ -130,7 +130,7 @@ class SimilarityReconstruction:
             if targets:
                 matrix = np.stack(list(known.values()))
                 return t, matrix, targets, np.stack([rows[party] for party in targets])
-        raise ConfigurationError(
+        raise UnmetRequirementsError(
             f"{view.coalition} has no client of its own that was compared with others in round "
             f"{'any' if self.round is None else self.round}: a member's own vector is needed"
         )
