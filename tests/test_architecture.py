@@ -22,7 +22,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors", "capabilities"}),
     frozenset({"transcript"}),
     frozenset({"ledger", "plugins", "configuration"}),
-    frozenset({"datasets", "models", "similarity", "recording", "secure_computation"}),
+    frozenset(
+        {"datasets", "models", "similarity", "quantisation", "recording", "secure_computation"}
+    ),
     frozenset({"protocols", "accounting", "leakage"}),
     frozenset({"attacks"}),
     frozenset({"scoring", "reports", "_conformance"}),
