@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,20 +31,22 @@ class ClusterAttribute:
     """Predict a sensitive attribute from the own columns and the cluster labels sent back.
 
     Logistic regression on the standardised own columns and the row's cluster, fitted on rows whose
-    attribute is known. The baseline has the same rows and the own columns alone: only the
-    difference is what the protocol's answer gives away, and it may be nothing.
+    attribute is known; the own columns together vary as much as the cluster. The baseline has the
+    same rows and the own columns alone: only the difference is what the protocol's answer gives
+    away, and it may be nothing.
 
     Attributes
     ----------
-    penalty : float
-        Inverse strength of the regression's L2 penalty (scikit-learn's C).
+    strengths : tuple of float
+        Inverse strengths of the regression's L2 penalty (scikit-learn's C) to choose from, by five
+        folds of the known rows.
     own : bool
         False leaves the own columns out, for attack and baseline: the label alone.
     round : int or None
         The round to attack; None for the first that the view holds.
     """
 
-    penalty: float = 1.0
+    strengths: tuple[float, ...] = (1.0, 10.0, 100.0)
     own: bool = True
     round: int | None = None
 
@@ -54,8 +57,8 @@ class ClusterAttribute:
     reads: ClassVar[tuple[str, ...]] = (kinds.LABELS,)
 
     def __post_init__(self) -> None:
-        if not self.penalty > 0:
-            raise ConfigurationError(f"penalty must be > 0, got {self.penalty}")
+        if not self.strengths or min(self.strengths) <= 0:
+            raise ConfigurationError(f"strengths must be > 0, got {self.strengths}")
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Predict the attribute of every row where it is not known.
@@ -73,13 +76,15 @@ class ClusterAttribute:
         ConfigurationError, InvalidDataError
             If the view holds no labels, or a known row is none of the run's.
         """
-        return self._predict(view, knowledge, clusters=True)
+        return self._predict(view, knowledge, clusters=True, rng=rng)
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Predict from the own columns alone; without any, the most frequent known class."""
-        return self._predict(view, knowledge, clusters=False)
+        return self._predict(view, knowledge, clusters=False, rng=rng)
 
-    def _predict(self, view: View, knowledge: Knowledge, *, clusters: bool) -> Guesses:
+    def _predict(
+        self, view: View, knowledge: Knowledge, *, clusters: bool, rng: np.random.Generator
+    ) -> Guesses:
         facts = granted(view, knowledge, self.requires, attack=self.name)
         known = held(facts.attributes)
         ids, labels = _labels(view, self.round)
@@ -94,7 +99,7 @@ class ClusterAttribute:
         rest = np.delete(np.arange(len(ids)), at)
         inputs = self._inputs(view, labels if clusters else None, len(ids))
         classes, probability = _classify(
-            inputs[at], known.values, inputs[rest], penalty=self.penalty
+            inputs[at], known.values, inputs[rest], strengths=self.strengths, rng=rng
         )
         return Guesses(
             target_ids=tuple(row_target(int(row)) for row in ids[rest]),
@@ -107,10 +112,19 @@ class ClusterAttribute:
         own, features = own_columns(view)
         if self.own and own.size:
             spread = features.std(axis=0)
-            parts.append((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+            parts.append(features / np.where(spread > 0, spread, 1.0))
         if labels is not None:
             parts.append((labels[:, None] == np.unique(labels)[None]).astype(np.float64))
-        return np.concatenate(parts, axis=1) if parts else np.zeros((rows, 0))
+        blocks = [_of_unit_variance(part) for part in parts]
+        return np.concatenate(blocks, axis=1) if blocks else np.zeros((rows, 0))
+
+
+def _of_unit_variance(block: Table) -> Table:
+    """Centre a block of columns and scale it so that their variances add up to one."""
+    centred = block - block.mean(axis=0)
+    total = float(centred.var(axis=0).sum())
+    result: Table = centred / np.sqrt(total) if total > 0 else centred
+    return result
 
 
 def _labels(view: View, round: int | None) -> tuple[Ints, Ints]:
@@ -131,7 +145,14 @@ def _labels(view: View, round: int | None) -> tuple[Ints, Ints]:
     return rows.astype(np.int64), labels
 
 
-def _classify(inputs: Table, classes: Ints, rest: Table, *, penalty: float) -> tuple[Ints, Table]:
+def _classify(
+    inputs: Table,
+    classes: Ints,
+    rest: Table,
+    *,
+    strengths: Sequence[float],
+    rng: np.random.Generator,
+) -> tuple[Ints, Table]:
     present, count = np.unique(classes, return_counts=True)
     if len(present) == 1 or inputs.shape[1] == 0:
         best = int(count.argmax())
@@ -139,7 +160,19 @@ def _classify(inputs: Table, classes: Ints, rest: Table, *, penalty: float) -> t
         return np.full(len(rest), present[best]), np.full(len(rest), share)
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=penalty, max_iter=1000).fit(inputs, classes)
+    fold = rng.permutation(len(classes)) % min(5, len(classes))
+
+    def hits(strength: float) -> int:
+        right = 0
+        for part in np.unique(fold):
+            train = fold != part
+            if len(np.unique(classes[train])) > 1:
+                model = LogisticRegression(C=strength, max_iter=2000)
+                model.fit(inputs[train], classes[train])
+                right += int((model.predict(inputs[~train]) == classes[~train]).sum())
+        return right
+
+    model = LogisticRegression(C=max(strengths, key=hits), max_iter=2000).fit(inputs, classes)
     probability = model.predict_proba(rest)
     best_class = probability.argmax(axis=1)
     return (
