@@ -196,12 +196,14 @@ def complete(
     a, b = np.zeros((size, size)), np.zeros((size, size))
     a[:n, :n], b[:m, :m] = probe, gallery
     by_rows = by_sorted_rows(probe, gallery, known)
+    # Without a generator SciPy looks at the global one, though it draws nothing here.
+    options = {"maximize": True, "rng": rng}
     candidates = []
     for start in range(starts + 1):
         order = _whole(by_rows, size) if start == 0 else rng.permutation(size)
         begin = np.full((size, size), 0.5 / size)
         begin[np.arange(size), order] += 0.5
-        found = quadratic_assignment(a, b, method="faq", options={"maximize": True, "P0": begin})
+        found = quadratic_assignment(a, b, method="faq", options=options | {"P0": begin})
         matching = np.asarray(found.col_ind[:n], dtype=np.int64)
         candidates.append(np.where(matching < m, matching, -1))
     candidates.append(by_rows)
