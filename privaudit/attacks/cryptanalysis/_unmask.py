@@ -21,6 +21,10 @@ __all__ = ["Recovery", "checked", "noise_of", "unmask", "without_factor"]
 
 #: Chance that a wrong key looks right, as a power of two.
 _CONFIDENCE_BITS = 64
+#: Ciphertexts from which the common factor is found.
+SAMPLE = 64
+#: Largest factor tried that all plaintexts of a short vector have in common.
+LARGEST_SHARED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,25 +79,46 @@ def checked(modulus: int, scale: int, ciphertexts: Bytes, *, least: int) -> None
         )
 
 
-def without_factor(modulus: int, scale: int, sample: list[int], multiple: int) -> tuple[int, int]:
-    """Divide a multiple ``s g`` of the key by its small factor g.
+def noise_limit(scale: int, *, count: int, seen: int = 0) -> int:
+    """Return what no c_i exceeds, by the sizes alone or from some c_i that are known.
+
+    Sizes that decode have ``c_i < alpha / (2 n Q)``, so that 8 bits of room are there for 8-bit
+    values; with known ones of k3 bits the others have as many, and 16 bits are room enough.
+    """
+    margin = min(8, max(2, -(-_CONFIDENCE_BITS // count)))
+    return min(scale >> 2, seen << 16) if seen else scale >> margin
+
+
+def without_factor(
+    modulus: int, scale: int, ciphertexts: Bytes, multiple: int, *, seen: int = 0
+) -> tuple[int, int]:
+    """Divide a multiple ``s g`` of the key, or its negative, by its small factor g.
 
     ``C_i / (s g) = x_i / g mod p`` is a fraction whose denominator is g over what g has in common
-    with x_i; g is the least common multiple of the denominators. A prime factor of g stays
-    undetected only if it divides every x_i of the sample: with 64 random ones, 2 ** -64 at most.
+    with x_i; the least common multiple of the denominators is g, but for factors that all x_i of
+    the sample share. 64 random ones share a prime with probability below 2 ** -63. With fewer,
+    what they share is found by trial: multiplied by it, all are small modulo alpha.
 
     Parameters
     ----------
-    sample : list of int
-        Ciphertexts, at best 64 or more.
+    ciphertexts : ndarray of uint8, shape (n, width)
+        Of which the first 64 are used.
     multiple : int
         ``s g mod p``.
+    seen : int
+        The largest known ``c_i / g``, if any is known.
 
     Returns
     -------
     tuple of int
-        The key s and the factor g.
+        The key s (or -s) and the factor g.
+
+    Raises
+    ------
+    RecoveryFailedError
+        If the ciphertexts have no small common denominator.
     """
+    sample = decode(ciphertexts[:SAMPLE])
     inverted = inverse(multiple, modulus)
     # Numerators are bounded by the x_i (values of at most 40 bits), denominators by what is left.
     bound = 1 << max(1, min(scale.bit_length() + 40, modulus.bit_length() - 22))
@@ -106,11 +131,23 @@ def without_factor(modulus: int, scale: int, sample: list[int], multiple: int) -
                 "the ciphertexts have no small common denominator: the reconstructed ratio is not "
                 "that of the plaintexts"
             )
+    divided = [centred(c * inverted * factor, modulus) for c in sample]
+    factor *= _shared(divided, scale, seen=seen * factor)
     return multiple * inverse(factor, modulus) % modulus, factor
 
 
+def _shared(divided: list[int], scale: int, *, seen: int) -> int:
+    """Return the least g for which all ``g x`` are small modulo alpha, or 1 if none is."""
+    for g in range(1, LARGEST_SHARED + 1):
+        limit = noise_limit(scale, count=len(divided), seen=seen * g)
+        for sign in (1, -1):
+            if all(sign * g * x % scale <= limit for x in divided):
+                return g
+    return 1
+
+
 def unmask(
-    modulus: int, scale: int, ciphertexts: Bytes, key: int
+    modulus: int, scale: int, ciphertexts: Bytes, key: int, *, seen: int = 0
 ) -> tuple[npt.NDArray[np.int64], int]:
     """Return every ``a_i`` and the largest ``c_i`` for a key, or say that the key is wrong.
 
@@ -123,12 +160,12 @@ def unmask(
     ------
     RecoveryFailedError
         If an ``a_i`` leaves 64 bits, the ``c_i`` are not all small against alpha, or all ``a_i``
-        are zero. A wrong key makes x_i uniform; it passes with probability below 2 ** -64.
+        are zero. A wrong key makes x_i uniform; for 64 and more coordinates, or sizes that leave
+        the usual room between noise and alpha, it passes with probability below 2 ** -64.
     """
     p, alpha, factor = native(modulus), native(scale), native(inverse(key, modulus))
     half, largest = p >> 1, native(0)
-    margin = max(2, -(-_CONFIDENCE_BITS // len(ciphertexts)))
-    limit = alpha >> margin
+    limit = native(noise_limit(scale, count=len(ciphertexts), seen=seen))
     values = np.empty(len(ciphertexts), dtype=np.int64)
     for rows in blocks(len(ciphertexts)):
         quotients = []

@@ -143,7 +143,7 @@ def recover_by_lattice(
             try:
                 factor = 1
                 if divide:
-                    key, factor = without_factor(modulus, scale, decode(ciphertexts[:64]), key)
+                    key, factor = without_factor(modulus, scale, ciphertexts, key)
                 return signed(modulus, scale, ciphertexts, key, factor=factor, surplus=surplus)
             except RecoveryFailedError:
                 continue

@@ -22,7 +22,6 @@ def recover_from_pair(
     ciphertexts: Bytes,
     *,
     pair: tuple[int, int] = (0, 1),
-    repair_coordinates: int = 64,
 ) -> Recovery:
     """Recover the whole vector from any two coordinates' ratio, exactly and with its sign.
 
@@ -34,8 +33,6 @@ def recover_from_pair(
         ``C_i = s (a_i alpha + c_i) mod p``; none need encrypt zero.
     pair : tuple of int
         The two coordinates.
-    repair_coordinates : int
-        As :func:`~privaudit.attacks.cryptanalysis.ratio.recover_from_pads`.
 
     Returns
     -------
@@ -67,8 +64,7 @@ def recover_from_pair(
         raise RecoveryFailedError(f"coordinates {pair} have no unique short ratio")
     surplus = math.log2(modulus) - 1 - math.log2(abs(numerator)) - math.log2(denominator)
     multiple = last * inverse(denominator, modulus) % modulus
-    sample = decode(ciphertexts[:repair_coordinates])
-    key, factor = without_factor(modulus, scale, sample, multiple)
+    key, factor = without_factor(modulus, scale, ciphertexts, multiple)
     return signed(modulus, scale, ciphertexts, key, factor=factor, surplus=surplus)
 
 

@@ -62,12 +62,6 @@ class PadRatio:
     shared_key, a responder in pairwise and relay. It works for every choice of sizes with which
     the protocol decodes (theorem and proof: docs/attacks/cryptanalysis.md). To our knowledge
     this attack on this form of the scheme is ours.
-
-    Attributes
-    ----------
-    repair_coordinates : int
-        Coordinates from which the common factor of the pads is found; 64 make a failure as likely
-        as 2 ** -64.
     """
 
     name: ClassVar[str] = "cryptanalysis/pcsc-ratio"
@@ -75,14 +69,6 @@ class PadRatio:
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = CIPHERTEXTS
-
-    repair_coordinates: int = 64
-
-    def __post_init__(self) -> None:
-        if self.repair_coordinates < 1:
-            raise ConfigurationError(
-                f"repair_coordinates must be at least 1, got {self.repair_coordinates}"
-            )
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Recover the vector of every client outside the coalition that sent ciphertexts.
@@ -102,13 +88,7 @@ class PadRatio:
         """
 
         def recover(seen: Seen) -> Outcome:
-            found = recover_from_pads(
-                seen.modulus,
-                seen.scale,
-                seen.ciphertexts,
-                repair_coordinates=self.repair_coordinates,
-            )
-            return _run(seen, found)
+            return _run(seen, recover_from_pads(seen.modulus, seen.scale, seen.ciphertexts))
 
         return guesses_of(challenges(view, attack=self.name), recover)
 

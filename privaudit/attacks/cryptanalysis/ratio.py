@@ -20,9 +20,7 @@ from privaudit.secure_computation.integers import Bytes, decode, inverse
 __all__ = ["recover_from_pads"]
 
 
-def recover_from_pads(
-    modulus: int, scale: int, ciphertexts: Bytes, *, repair_coordinates: int = 64
-) -> Recovery:
+def recover_from_pads(modulus: int, scale: int, ciphertexts: Bytes) -> Recovery:
     """Recover the whole vector of a challenge from what the initiator sends, exactly.
 
     Parameters
@@ -31,13 +29,12 @@ def recover_from_pads(
         The public p and alpha.
     ciphertexts : ndarray of uint8, shape (n + 2, width)
         ``C_i = s (a_i alpha + c_i) mod p``, the last two with ``a_i = 0``.
-    repair_coordinates : int
-        Coordinates from which the common factor of the two pads is found. With four, one attack
-        in 60 fails; with 64, one in 2 ** 64.
 
     Returns
     -------
     Recovery
+        The vector and the key; where a factor divides every a_i and every c_i, which happens with
+        probability below 2 ** -n, divided by it, for the challenge does not determine it.
 
     Raises
     ------
@@ -63,9 +60,9 @@ def recover_from_pads(
         )
     surplus = math.log2(modulus) - 1 - math.log2(numerator) - math.log2(denominator)
     multiple = last * inverse(denominator, modulus) % modulus
-    sample = decode(ciphertexts[:-2][:repair_coordinates])
-    key, factor = without_factor(modulus, scale, sample, multiple)
-    values, largest = unmask(modulus, scale, ciphertexts, key)
+    pad = max(numerator, denominator)
+    key, factor = without_factor(modulus, scale, ciphertexts[:-2], multiple, seen=pad)
+    values, largest = unmask(modulus, scale, ciphertexts, key, seen=pad * factor)
     if values[-2:].any():
         raise RecoveryFailedError("the last two coordinates are not zero: they are no pads")
     return Recovery(values[:-2], key, factor, surplus, largest.bit_length())
