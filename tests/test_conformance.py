@@ -13,11 +13,15 @@ from privaudit import plugins
 from privaudit._conformance.digests import digest_guesses
 from privaudit.attacks.base import Attack, Knowledge
 from privaudit.attacks.control import deranged, pseudonymise
+from privaudit.attacks.inference import inject_probes
+from privaudit.attacks.pseudonyms import pseudonymise_round
 from privaudit.datasets import load_dataset
 from privaudit.datasets.base import FederatedData
 from privaudit.datasets.partition import partition, single_record_users
 from privaudit.models import ModelSpec
 from privaudit.protocols.baselines.kinds import SERVER
+from privaudit.protocols.disue import DisUE, DisUEConfig
+from privaudit.protocols.disue import kinds as disue
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.testing import check_attack, check_protocol
 from privaudit.transcript import (
@@ -92,6 +96,41 @@ def linked(recorder: MemoryRecorder) -> Transcript:
     return hidden
 
 
+def similar(recorder: MemoryRecorder) -> Transcript:
+    """Run DisUE with plain similarities of all clients."""
+    config = DisUEConfig(
+        model=MODEL.name,
+        rounds=2,
+        participation=1.0,
+        similarity="plain",
+        distillation="none",
+    )
+    DisUE(config).run(many_records(), rng=np.random.default_rng(3), recorder=recorder)
+    return recorder.transcript()
+
+
+def similar_hidden(recorder: MemoryRecorder) -> Transcript:
+    hidden, _ = pseudonymise_round(
+        similar(recorder),
+        round=2,
+        kinds=(disue.PARAMETERS,),
+        rng=np.random.default_rng(0),
+    )
+    return hidden
+
+
+def probed(recorder: MemoryRecorder) -> Transcript:
+    transcript = similar(recorder)
+    sent = [m for m in transcript.messages if m.kind == disue.PARAMETERS and m.round == 1]
+    return inject_probes(
+        transcript,
+        round=1,
+        vectors={m.sender: m.arrays["parameters"] for m in sent},
+        knowledge=Knowledge(MODEL, None, many_records().auxiliary),
+        rng=np.random.default_rng(0),
+    )
+
+
 #: For each attack: its options, how the run is made, and who colludes.
 CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     "inversion/dlg": [({"iterations": 2}, "fedavg", (SERVER,))],
@@ -112,6 +151,13 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
         ({"simulated_users": 5, "records": (20,)}, training, (MS,)),
     ],
     "reidentification/permutation-linking": [({}, linked, (MS,))],
+    "inference/class-counts": [({}, similar, (disue.SERVER,))],
+    "inference/one-client-cluster": [({}, similar, (disue.SERVER,))],
+    "inference/similarity-probes": [
+        ({}, probed, (disue.SERVER, *(f"probe-{c}" for c in range(10)))),
+    ],
+    "reconstruction/similarity-gram": [({}, similar, (disue.SERVER, "user-1", "user-2"))],
+    "reidentification/similarity-linking": [({"starts": 2}, similar_hidden, (disue.SERVER,))],
     "collusion/update-recovery": [
         ({}, "fedavg", (SERVER,)),
         ({}, training, (AS, "user-1")),
