@@ -35,6 +35,7 @@ def test_the_papers_index_clusters_worse_than_the_centralised_features_on_digits
     assert values["agreement_ari"] < 0.8
 
 
+@pytest.mark.slow
 def test_two_dimensions_or_twice_the_subspaces_cluster_as_well_as_the_features() -> None:
     two = quality(subspaces=8, codewords=16, embedding_dimensions=2, reference=False)
     assert two["ari"] >= 0.65
@@ -49,22 +50,20 @@ def test_few_subspaces_cluster_worse_than_a_party_alone() -> None:
     """Each half alone has an adjusted Rand index near .48."""
     data = digits()
     assert data.labels is not None
-    alone = max(
-        np.mean(
-            [
-                agreement(
-                    cluster(
-                        p.features, 10, initialisations=10, rng=np.random.default_rng(s)
-                    ).labels,
-                    data.labels,
-                )["ari"]
-                for s in SEEDS
-            ]
-        )
-        for p in data.parties
-    )
+    alone = []
+    for party in data.parties:
+        scores = [
+            agreement(
+                cluster(
+                    party.features, 10, initialisations=10, rng=np.random.default_rng(seed)
+                ).labels,
+                data.labels,
+            )["ari"]
+            for seed in SEEDS
+        ]
+        alone.append(float(np.mean(scores)))
     few = mean_of("ari", data, subspaces=4, reference=False)
-    assert few <= min(alone, 0.50)
+    assert few <= min(*alone, 0.50)
 
 
 @pytest.mark.slow
@@ -117,7 +116,7 @@ def imbalanced(seed: int) -> tuple[VerticalData, np.ndarray]:
     return numbers(features, widths=(180, 6)), groups[1]
 
 
-def test_scaling_by_party_gives_a_narrow_party_its_say_and_equal_subspaces_do_not() -> None:
+def test_scaling_by_party_gives_a_narrow_party_more_say_than_equal_subspaces_do() -> None:
     share, informed = defaultdict(list), defaultdict(list)
     variants = {
         "equal subspaces": {"subspaces": 4},
@@ -139,8 +138,8 @@ def test_scaling_by_party_gives_a_narrow_party_its_say_and_equal_subspaces_do_no
     assert np.mean(share["by width"]) <= 0.10
     assert share["by party"] == pytest.approx([0.5] * 3, abs=0.01)
     assert np.mean(informed["central"]) <= 0.05
-    assert np.mean(informed["equal subspaces"]) <= 0.15
     assert np.mean(informed["by party"]) >= 0.40
+    assert np.mean(informed["equal subspaces"]) <= np.mean(informed["by party"]) - 0.15
 
 
 def test_quality_of_a_clustering_is_that_of_a_worked_example() -> None:
