@@ -93,8 +93,9 @@ class _Run:
         recorder: Recorder,
     ) -> None:
         self.config, self.data, self.recorder = config, data, recorder
-        # Apart from one another, so that the same models are trained whatever is encrypted.
-        self.server_rng, encryption_rng, self.mask_rng = rng.spawn(3)
+        # Apart from one another, so that the same clients train the same models whatever the
+        # server computes and whatever is encrypted.
+        self.sampling_rng, self.server_rng, encryption_rng, self.mask_rng = rng.spawn(4)
         self.federation = Federation(
             config, data, rng=rng, recorder=recorder, servers=_servers(config)
         )
@@ -194,7 +195,7 @@ class _Run:
 
     def _sample(self) -> tuple[int, ...]:
         count = self.config.participants(len(self.users))
-        chosen = self.server_rng.choice(len(self.users), count, replace=False)
+        chosen = self.sampling_rng.choice(len(self.users), count, replace=False)
         return tuple(sorted(int(c) for c in chosen))
 
     def _train(self, channel: Channel, clients: tuple[int, ...], starts: Float32) -> Float32:
