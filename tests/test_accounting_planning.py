@@ -58,5 +58,25 @@ def test_impossible_questions_are_refused() -> None:
         accounting.cluster_size_for(0.0, epsilon0=1.0, delta=1e-5)
     with pytest.raises(ConfigurationError, match="at least one cluster"):
         accounting.plan_clusters([], least=2, epsilon0=1.0, delta=1e-5)
-    with pytest.raises(OutOfDomainError, match="one round"):
-        accounting.upper_bound("coordinate", n=4, epsilon0=1.0, delta=1e-5, rounds=2)
+    with pytest.raises(OutOfDomainError, match="unknown level|rounds"):
+        accounting.upper_bound("coordinate", n=4, epsilon0=1.0, delta=1e-5, rounds=0)
+    with pytest.raises(OutOfDomainError, match="epsilon0 is looked for from"):
+        accounting.epsilon0_for(1e6, delta=1e-5, n=4, level="local")
+    # So small an epsilon0 that delta alone covers it: an answer, not a division by zero.
+    least = accounting.epsilon0_for(1e-300, delta=1e-5, n=4, level="coordinate")
+    assert 0 < least < 1e-4
+    assert accounting.upper_bound("coordinate", n=4, epsilon0=least, delta=1e-5) <= 1e-300
+
+
+def test_one_coordinate_is_solved_over_rounds_too() -> None:
+    common = {"delta": 1e-5, "level": "coordinate"}
+    rounds = accounting.rounds_for(3.0, epsilon0=0.5, n=2, **common)  # type: ignore[arg-type]
+
+    def upper(rounds: int, epsilon0: float = 0.5) -> float:
+        return accounting.upper_bound(
+            "coordinate", n=2, epsilon0=epsilon0, delta=1e-5, rounds=rounds
+        )
+
+    assert upper(rounds) <= 3.0 < upper(rounds + 1)
+    found = accounting.epsilon0_for(3.0, n=2, rounds=rounds, **common)  # type: ignore[arg-type]
+    assert upper(rounds, found) <= 3.0 < upper(rounds, 1.01 * found)

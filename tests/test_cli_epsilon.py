@@ -123,7 +123,7 @@ def test_a_bad_value_is_refused_with_its_option_the_value_and_what_is_allowed(
         (("shuffle", "--cluster-size", "4", "--csv", "/no/such/x.csv"), "/no/such"),
         (("required", "--target", "1", "--level", "vectr"), "Did you mean 'vector'"),
         (("required", "--target", "0", "--rounds", "1"), "--target: '0'"),
-        (("required", "--target", "1", "--level", "coordinate", "--rounds", "2"), "one round"),
+        (("required", "--target", "1", "--cluster-size", "4", "--rounds", "0"), "--rounds: '0'"),
         (("required", "--target", "1", "--cluster-size", "4", "--rounds", "2"), "nothing to find"),
         (("required", "--target", "1", "--least", "4"), "--what-if"),
         (("required", "--target", "1e-4", "--what-if", "2", "--level", "coordinate"), "--least"),

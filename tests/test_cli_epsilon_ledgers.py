@@ -84,7 +84,7 @@ def changed(**mechanism: Any) -> list[Any]:
         ([1], "event 1"),
         ([{"mechanism": {"name": "gausian"}}], "laplace-vector"),
         ([{"mechanism": {"name": "gaussian"}}], "noise_multiplier"),
-        ([{"mechanism": {"name": "pure-release", "epsilon": 1e3}}], "unit"),
+        ([{"mechanism": {"name": "pure-release", "epsilon": 1e3}}], "not a privacy event"),
         (
             [
                 {

@@ -42,10 +42,10 @@ from privaudit.accounting.planning import (
     upper_bound,
 )
 from privaudit.accounting.releases import ReleaseBudget, compose_releases
+from privaudit.accounting.rounds import compose_coordinate
 from privaudit.accounting.vector import (
     ShuffledVector,
     VectorBudget,
-    compose_coordinate,
     compose_theorem2,
     compose_vectors,
     theorem2,

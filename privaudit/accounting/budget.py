@@ -32,9 +32,9 @@ from privaudit.accounting._rows import (
 from privaudit.accounting.bracket import Bracket, check_count, check_delta
 from privaudit.accounting.composition import local_zcdp, theorem2_delta_s
 from privaudit.accounting.releases import compose_releases
+from privaudit.accounting.rounds import compose_coordinate
 from privaudit.accounting.vector import (
     ShuffledVector,
-    compose_coordinate,
     compose_local_per_coordinate,
     compose_theorem2,
     compose_vectors,

@@ -16,7 +16,8 @@ from privaudit.accounting.bracket import (
 )
 from privaudit.accounting.composition import epsilon_of_zcdp, local_zcdp
 from privaudit.accounting.coordinate import coordinate_upper
-from privaudit.accounting.vector import vector_budget
+from privaudit.accounting.rounds import compose_coordinate_upper
+from privaudit.accounting.vector import ShuffledVector, vector_budget
 from privaudit.errors import ConfigurationError
 
 __all__ = [
@@ -34,6 +35,9 @@ Level = Literal["coordinate", "local", "basic", "refined"]
 #: Largest cluster and number of rounds that the searches look at.
 _MOST_USERS = 2000
 _MOST_ROUNDS = 1_000_000
+#: Where epsilon0 is looked for: below, differences lose their digits; above, powers overflow.
+_LEAST_EPSILON0 = 1e-10
+_MOST_EPSILON0 = 100.0
 
 
 def upper_bound(level: Level, *, n: int, epsilon0: float, delta: float, rounds: int = 1) -> float:
@@ -42,12 +46,11 @@ def upper_bound(level: Level, *, n: int, epsilon0: float, delta: float, rounds: 
     Parameters
     ----------
     level : {"coordinate", "local", "basic", "refined"}
-        One coordinate of one round, or the whole subvector over all rounds.
+        One coordinate, or the whole subvector, over all rounds.
     n : int
         Honest users in the cluster.
     epsilon0, delta : float
     rounds : int
-        1 for the level "coordinate".
 
     Raises
     ------
@@ -55,9 +58,10 @@ def upper_bound(level: Level, *, n: int, epsilon0: float, delta: float, rounds: 
         If a parameter is out of range.
     """
     if level == "coordinate":
-        if rounds != 1:
-            raise OutOfDomainError("the level 'coordinate' is for one round; use rounds=1")
-        return coordinate_upper(n, epsilon0, delta)
+        check_count("rounds", rounds)
+        if rounds == 1:
+            return coordinate_upper(n, epsilon0, delta)
+        return compose_coordinate_upper({ShuffledVector(n, epsilon0, 1): rounds}, delta)[0]
     if level not in ("local", "basic", "refined"):
         raise ConfigurationError(
             f"unknown level {level!r}; allowed are coordinate, local, basic, refined"
@@ -93,32 +97,70 @@ def epsilon0_for(
         return upper_bound(level, n=n, epsilon0=epsilon0, delta=delta, rounds=rounds)
 
     def closed_form(epsilon0: float) -> float:
-        if level == "coordinate":
+        if level == "coordinate" and rounds == 1:
             return bound(epsilon0)
         share = 1.0 if level == "local" else clone_harmonic(n, math.exp(-epsilon0 / 2))
-        return epsilon_of_zcdp(rounds * share * local_zcdp(epsilon0), delta)
+        found = epsilon_of_zcdp(rounds * share * local_zcdp(epsilon0), delta)
+        return min(found, rounds * epsilon0) if level == "coordinate" else found
 
     # The closed form has the shape of the bound: solve it for a goal moved by what it misses.
-    goal, guess = target, math.nan
+    goal, low, high = target, 0.0, math.inf
     for _ in range(8):
         guess = _solve(closed_form, goal)
+        if not _LEAST_EPSILON0 <= guess <= _MOST_EPSILON0:
+            raise OutOfDomainError(
+                f"epsilon0 is looked for from {_LEAST_EPSILON0:g} to {_MOST_EPSILON0:g}; a target "
+                f"of {target:g} at delta = {delta:g} needs one "
+                + ("below" if guess < _LEAST_EPSILON0 else "above")
+            )
         found = bound(guess)
-        if abs(found / target - 1) < 2e-4:
+        if found <= target:
+            low = max(low, guess)
+        else:
+            high = min(high, guess)
+        if low and high <= low * (1 + 1e-3):
             break
-        goal *= target / found
-    digit = 10.0 ** (math.floor(math.log10(guess)) - 2)
-    steps = math.floor(guess / digit * (1 + 5e-4))
-    while steps > 0 and bound(steps * digit) > target:
-        steps -= 1
-    if steps == 0:
-        raise OutOfDomainError(f"no epsilon0 near {guess:.3g} keeps epsilon at most {target}")
-    return float(f"{steps * digit:.3g}")
+        # Aimed a little to the side of which nothing is known yet.
+        aim = 1 + (3e-4 if found <= target else -3e-4)
+        if found <= 0.5 * target or found >= 2 * target:
+            break
+        goal *= aim * target / found
+    return _three_digits(bound, target, low, high)
+
+
+def _three_digits(bound: Callable[[float], float], target: float, low: float, high: float) -> float:
+    """Return the largest number of three digits that meets the target, from what is known of it."""
+    step = 1.01
+    while not low:
+        if high < _LEAST_EPSILON0:
+            raise OutOfDomainError(
+                f"no epsilon0 from {_LEAST_EPSILON0:g} keeps epsilon <= {target}"
+            )
+        trial, step = high / step, step * step
+        low, high = (trial, high) if bound(trial) <= target else (0.0, trial)
+    step = 1.01
+    while high == math.inf:
+        trial, step = min(low * step, _MOST_EPSILON0), step * step
+        if bound(trial) > target:
+            high = trial
+        elif trial == _MOST_EPSILON0:
+            return _MOST_EPSILON0
+        else:
+            low = trial
+    digit = 10.0 ** (math.floor(math.log10(low)) - 2)
+    meets, fails = math.floor(low / digit * (1 + 1e-12)), math.ceil(high / digit * (1 - 1e-12))
+    if meets * digit > low:
+        meets -= 1
+    while fails - meets > 1:
+        middle = (meets + fails) // 2
+        meets, fails = (middle, fails) if bound(middle * digit) <= target else (meets, middle)
+    return float(f"{meets * digit:.3g}")
 
 
 def _solve(function: Callable[[float], float], goal: float) -> float:
     """Return epsilon0 at which an increasing function reaches the goal."""
-    low, high = 1e-6, 1.0
-    while function(high) < goal:
+    low, high = 1e-12, 1.0
+    while function(high) < goal and high <= _MOST_EPSILON0:
         low, high = high, 2 * high
     while high - low > 1e-6 * high:
         middle = 0.5 * (low + high)
@@ -167,7 +209,7 @@ def rounds_for(
     epsilon0: float,
     delta: float,
     n: int,
-    level: Literal["local", "basic", "refined"] = "refined",
+    level: Level = "refined",
 ) -> int:
     """Return the largest number of rounds whose total meets the target; 0 if not even one does.
 

@@ -17,9 +17,9 @@ from privaudit.accounting._literature import (
 )
 from privaudit.accounting.bracket import Bracket, OutOfDomainError
 from privaudit.accounting.budget import BudgetRow
+from privaudit.accounting.rounds import compose_coordinate
 from privaudit.accounting.vector import (
     ShuffledVector,
-    compose_coordinate,
     compose_theorem2,
     compose_vectors,
 )
