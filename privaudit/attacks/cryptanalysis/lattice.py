@@ -39,7 +39,7 @@ def coordinates_needed(
     """Return the least number of coordinates that should do.
 
     Without structure (``k1 + k3 >= 2 k2`` and the bits of a value) the least m with
-    ``bits(x) < k1 (1 - 1 / m) - MARGIN``; with structure the least m >= 4 with
+    ``bits(x) < k1 (1 - 1 / m) - MARGIN``; with structure the least m >= 6 with
     ``k3 < k2 (1 - 2 / m) - MARGIN``.
 
     Raises
@@ -50,7 +50,7 @@ def coordinates_needed(
     Examples
     --------
     >>> coordinates_needed(512, 200), coordinates_needed(512, 285), coordinates_needed(512, 490)
-    (2, 3, 4)
+    (2, 3, 6)
     """
     plaintext_bits = scale_bits + value_bits - 1
     if plaintext_bits >= modulus_bits:
@@ -63,7 +63,7 @@ def coordinates_needed(
         least = 2
     else:
         needed, room = 2 * scale_bits, scale_bits - noise_bits - MARGIN
-        least = 4
+        least = 6
     m = max(least, needed // room + 1) if room > 0 else LARGEST_DIMENSION + 1
     if m > LARGEST_DIMENSION:
         raise InapplicableError(
