@@ -1,4 +1,4 @@
-"""Federations whose similarity matrices the linking benchmark attacks.
+"""Federations whose similarities the benchmarks attack.
 
 DisUE itself with the paper's training parameters (5 local epochs, batches of 50, rate 0.1) on
 scikit-learn's digits with a network of one hidden layer. The variant ``plain`` is run: the others
@@ -20,7 +20,7 @@ from privaudit.datasets.partition import partition
 from privaudit.protocols.disue import kinds
 from privaudit.protocols.disue.config import DisUEConfig
 from privaudit.protocols.disue.protocol import DisUE
-from privaudit.transcript import MemoryRecorder, Party, PartyId, Transcript
+from privaudit.transcript import MemoryRecorder, Party, PartyId, Transcript, Truth
 
 __all__ = ["Federation", "Matrix", "Round", "Setting", "cosines", "record", "train"]
 
@@ -32,7 +32,7 @@ class Setting:
     """A federation.
 
     ``alpha`` is the Dirichlet concentration, None for IID; ``sampled`` of ``users`` take part in a
-    round.
+    round; ``similarity_on`` is what the run itself compares, for its clusters.
     """
 
     alpha: float | None
@@ -41,6 +41,7 @@ class Setting:
     rounds: int = 10
     records_per_user: int = 64
     distillation: Literal["none", "paper"] = "none"
+    similarity_on: Literal["params", "delta"] = "params"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Federation:
+    """The data, the run as recorded, and what clients sent in each round."""
+
     data: FederatedData
+    transcript: Transcript
+    truth: Truth
     rounds: tuple[Round, ...]
 
 
@@ -76,28 +81,29 @@ def train(setting: Setting, *, seed: int) -> Federation:
         rounds=setting.rounds,
         participation=setting.sampled / setting.users,
         similarity="plain",
+        similarity_on=setting.similarity_on,
         distillation=setting.distillation,
     )
     outcome = DisUE(config).run(data, rng=rng, recorder=recorder)
     if outcome.status != "completed":
         raise RuntimeError(f"seed {seed}: {outcome.reason}")
     position = {client.party: i for i, client in enumerate(data.clients)}
-    view = recorder.transcript()
+    transcript = recorder.transcript()
     rounds = []
     for t in range(1, setting.rounds + 1):
         sent = {
             position[m.sender]: m.arrays["parameters"]
-            for m in view.messages
+            for m in transcript.messages
             if m.kind == kinds.PARAMETERS and m.round == t
         }
         start = next(
             m.arrays["parameters"]
-            for m in view.messages
+            for m in transcript.messages
             if m.kind == kinds.GLOBAL_MODEL and m.round == t
         )
         clients = sorted(sent)
         rounds.append(Round(np.array(clients), start, np.stack([sent[i] for i in clients])))
-    return Federation(data, tuple(rounds))
+    return Federation(data, transcript, recorder.truth(), tuple(rounds))
 
 
 def cosines(done: Round, similarity_on: str) -> Matrix:
