@@ -23,7 +23,11 @@ from privaudit.accounting.composition import (
     local_zcdp,
     theorem2_delta_s,
 )
-from privaudit.accounting.coordinate import coordinate_bracket, coordinate_upper
+from privaudit.accounting.coordinate import (
+    coordinate_bracket,
+    coordinate_brackets,
+    coordinate_upper,
+)
 from privaudit.accounting.empirical import (
     EmpiricalEpsilon,
     clopper_pearson_epsilon,
@@ -76,6 +80,7 @@ __all__ = [
     "compose_theorem2",
     "compose_vectors",
     "coordinate_bracket",
+    "coordinate_brackets",
     "coordinate_upper",
     "credible_epsilon",
     "epsilon0_for",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from privaudit.accounting._blanket import blanket_epsilon, dataset_epsilon
+from privaudit.accounting._sweep import sweep
 from privaudit.accounting.bracket import (
     Bracket,
     OutOfDomainError,
@@ -11,7 +14,7 @@ from privaudit.accounting.bracket import (
     check_epsilon0,
 )
 
-__all__ = ["coordinate_bracket", "coordinate_upper"]
+__all__ = ["coordinate_bracket", "coordinate_brackets", "coordinate_upper"]
 
 #: Beyond it a query takes minutes.
 LARGEST_CLUSTER = 2_000_000
@@ -74,9 +77,46 @@ def coordinate_bracket(n: int, epsilon0: float, delta: float) -> Bracket:
     """
     upper = coordinate_upper(n, epsilon0, delta)
     lower, others = dataset_epsilon(n, epsilon0, delta)
+    return _bracket(n, delta, min(lower, upper), upper, others)
+
+
+def coordinate_brackets(sizes: Sequence[int], epsilon0: float, delta: float) -> dict[int, Bracket]:
+    """Bracket epsilon of one coordinate for many cluster sizes, faster than one by one.
+
+    Every bound is shown by itself; it may lie up to 1e-4 (relative) further out than that of
+    :func:`coordinate_bracket`.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Honest users, in any order.
+    epsilon0, delta : float
+
+    Raises
+    ------
+    OutOfDomainError
+        As :func:`coordinate_upper`, or if no size is given.
+
+    Examples
+    --------
+    >>> found = coordinate_brackets(range(2, 40), 1.0, 1e-5)
+    >>> round(found[20].lower, 3), round(found[20].upper, 3)
+    (0.871, 0.888)
+    """
+    if not sizes:
+        raise OutOfDomainError("sizes must name at least one cluster size")
+    for n in sizes:
+        _check(n, epsilon0, delta)
+    return {
+        n: _bracket(n, delta, swept.lower, swept.upper, swept.others)
+        for n, swept in sweep(sizes, epsilon0, delta).items()
+    }
+
+
+def _bracket(n: int, delta: float, lower: float, upper: float, others: int) -> Bracket:
     place = {1: "the upper end", 0: "the middle", -1: "the lower end"}[others]
     return Bracket(
-        lower=min(lower, upper),
+        lower=lower,
         upper=upper,
         delta=delta,
         theorem=_THEOREM,

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from privaudit.accounting._counts import fmt21_numerical, fmt23_numerical
-from privaudit.accounting._literature import (
-    bennett_blanket,
-    erlingsson_2019,
-    fmt21_closed_form,
-    fmt21_minimum_users,
-    hoeffding_blanket,
+from privaudit.accounting._methods import (
+    METHODS,
+    Method,
+    MethodBound,
+    check_methods,
+    method_bound,
 )
-from privaudit.accounting.bracket import Bracket, OutOfDomainError
+from privaudit.accounting.bracket import Bracket
 from privaudit.accounting.budget import BudgetRow
+from privaudit.accounting.coordinate import coordinate_brackets
 from privaudit.accounting.rounds import compose_coordinate
 from privaudit.accounting.vector import (
     ShuffledVector,
     compose_theorem2,
     compose_vectors,
 )
-from privaudit.errors import ConfigurationError, did_you_mean
 
 __all__ = [
     "METHODS",
@@ -38,9 +38,9 @@ __all__ = [
     "vector_rows",
 ]
 
-#: Above it the numerical clone bounds would come out too small.
-_MOST_CLONES: Final = 20.0
-_ONE_ROUND = "stated for one round only"
+#: Rows of one block, computed together; fewer than the second number are computed one by one.
+_BLOCK: Final = 250
+_WORTH: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,42 +62,6 @@ class Cell:
     cluster_size: int
     dimension: int = 1
     rounds: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A bound of the literature on one shuffled report.
-
-    Attributes
-    ----------
-    source : str
-    holds_for : str
-        The randomizers for which it is a guarantee.
-    status : str
-        ``"proven"``, or ``"claimed by the paper"`` where an erratum took the proof away.
-    bound : callable
-        ``(n, epsilon0, delta) -> epsilon``; raises OutOfDomainError outside its domain.
-    needs : callable
-        ``(n, epsilon0, delta) -> conditions of the domain that are not met``.
-    caveat : str
-    """
-
-    source: str
-    holds_for: str
-    status: str
-    bound: Callable[[int, float, float], float]
-    needs: Callable[[int, float, float], Sequence[str]] = lambda n, epsilon0, delta: ()
-    caveat: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MethodBound:
-    """What a method answers for a cell; ``upper`` is None where it answers nothing."""
-
-    method: str
-    upper: float | None
-    status: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,111 +88,6 @@ class EpsilonRow:
     failure: str = ""
 
 
-def _closed_form_needs(n: int, epsilon0: float, delta: float) -> Sequence[str]:
-    least = fmt21_minimum_users(epsilon0, delta)
-    return [f"n >= {least:,}" if least < 10**15 else f"n >= {least:.3e}"] if n < least else []
-
-
-def _erlingsson_needs(n: int, epsilon0: float, delta: float) -> Sequence[str]:
-    conditions = (
-        (epsilon0 <= 0.5, "eps0 <= 0.5"),
-        (n >= 1000, "n >= 1,000"),
-        (delta <= 0.01, "delta <= 0.01"),
-    )
-    return [needed for met, needed in conditions if not met]
-
-
-def _clones_need(n: int, epsilon0: float, delta: float) -> Sequence[str]:
-    # The evaluation takes 1 - p for 1 / (1 + exp(epsilon0)), which beyond is lost to rounding.
-    return [] if epsilon0 <= _MOST_CLONES else [f"eps0 <= {_MOST_CLONES:g} to be evaluated"]
-
-
-_BALLE = "Balle, Bell, Gascón, Nissim, CRYPTO 2019"
-_ANY = "any epsilon0-DP local randomizer"
-_LAPLACE = "Laplace noise on an interval"
-
-#: Bounds of the literature by the name under which a table shows them.
-METHODS: Final[Mapping[str, Method]] = {
-    "efmrtt19": Method(
-        "Erlingsson et al., SODA 2019",
-        _ANY,
-        "proven",
-        erlingsson_2019,
-        _erlingsson_needs,
-    ),
-    "hoeffding-generic": Method(
-        f"{_BALLE}, Hoeffding form",
-        _ANY,
-        "proven",
-        lambda n, e, d: hoeffding_blanket(n, e, d, laplace=False),
-    ),
-    "bennett-generic": Method(
-        f"{_BALLE}, Bennett form",
-        _ANY,
-        "proven",
-        lambda n, e, d: bennett_blanket(n, e, d, laplace=False),
-    ),
-    "hoeffding": Method(
-        f"{_BALLE}, Hoeffding form",
-        _LAPLACE,
-        "proven",
-        lambda n, e, d: hoeffding_blanket(n, e, d, laplace=True),
-    ),
-    "bennett": Method(
-        f"{_BALLE}, Bennett form",
-        _LAPLACE,
-        "proven",
-        lambda n, e, d: bennett_blanket(n, e, d, laplace=True),
-    ),
-    "fmt21-closed": Method(
-        "Feldman, McMillan, Talwar, FOCS 2021, Theorem 3.1",
-        _ANY,
-        "proven",
-        fmt21_closed_form,
-        _closed_form_needs,
-    ),
-    "fmt21-numerical": Method(
-        "Feldman, McMillan, Talwar, FOCS 2021, Theorem 3.2",
-        _ANY,
-        "proven",
-        fmt21_numerical,
-        _clones_need,
-    ),
-    "fmt23": Method(
-        "Feldman, McMillan, Talwar, SODA 2023",
-        "two-point randomized response; no proof for Laplace noise",
-        "claimed by the paper",
-        lambda n, e, d: fmt23_numerical(n, e, d)[0],
-        _clones_need,
-        caveat=(
-            "the authors' erratum (arXiv 2208.04591) restricts it to a class of randomizers: as "
-            "published, not a guarantee here"
-        ),
-    ),
-}
-
-
-def check_methods(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the methods named, each once, in the order given; ``all`` means every one.
-
-    Raises ConfigurationError if there is none, or a name is unknown.
-    """
-    chosen: list[str] = []
-    for name in names:
-        if name == "all":
-            chosen += METHODS
-        elif name in METHODS:
-            chosen.append(name)
-        else:
-            raise ConfigurationError(
-                f"{name!r} is not a method; allowed are all, {', '.join(METHODS)}."
-                f"{did_you_mean(name, METHODS)}"
-            )
-    if not chosen:
-        raise ConfigurationError(f"no method is named; allowed are all, {', '.join(METHODS)}")
-    return tuple(dict.fromkeys(chosen))
-
-
 def coordinate_rows(cells: Iterable[Cell], *, methods: Sequence[str] = ()) -> Iterator[EpsilonRow]:
     """Yield one row a cell for a single shuffled coordinate, each computed when asked for.
 
@@ -249,31 +108,44 @@ def coordinate_rows(cells: Iterable[Cell], *, methods: Sequence[str] = ()) -> It
     (0.888, 'out of domain: needs n >= 531')
     """
     chosen = check_methods(methods) if methods else ()
-    for cell in cells:
-        release = ShuffledVector(cell.cluster_size, cell.epsilon0, 1)
-        answers = tuple(_method_bound(name, cell) for name in chosen)
-        try:
-            best = compose_coordinate({release: cell.rounds}, cell.delta)
-        except ArithmeticError as error:
-            yield EpsilonRow(cell, None, {}, answers, str(error))
-        else:
-            yield EpsilonRow(cell, best, {}, answers)
+    for _, block in itertools.groupby(cells, key=lambda c: (c.epsilon0, c.delta, c.rounds)):
+        for part in _batched(block):
+            known = _known(part)
+            for cell in part:
+                answers = tuple(_answer(name, cell) for name in chosen)
+                release = ShuffledVector(cell.cluster_size, cell.epsilon0, 1)
+                try:
+                    best = known.get(cell.cluster_size) or compose_coordinate(
+                        {release: cell.rounds}, cell.delta
+                    )
+                except ArithmeticError as error:
+                    yield EpsilonRow(cell, None, {}, answers, str(error))
+                else:
+                    yield EpsilonRow(cell, best, {}, answers)
 
 
-def _method_bound(name: str, cell: Cell) -> MethodBound:
-    method = METHODS[name]
-    if cell.rounds != 1:
-        return MethodBound(name, None, "out of domain", _ONE_ROUND)
-    where = (cell.cluster_size, cell.epsilon0, cell.delta)
-    unmet = method.needs(*where)
-    if unmet:
-        note = f"out of domain: needs {', '.join(unmet)}"
-        return MethodBound(name, None, "out of domain", note)
+def _answer(name: str, cell: Cell) -> MethodBound:
+    n, epsilon0, delta = cell.cluster_size, cell.epsilon0, cell.delta
+    return method_bound(name, n=n, epsilon0=epsilon0, delta=delta, rounds=cell.rounds)
+
+
+def _batched(cells: Iterable[Cell]) -> Iterator[list[Cell]]:
+    remaining = iter(cells)
+    while part := list(itertools.islice(remaining, _BLOCK)):
+        yield part
+
+
+def _known(cells: Sequence[Cell]) -> Mapping[int, Bracket]:
+    """Return the brackets of a block of cells alike but for their size, if it is worth it."""
+    first = cells[0]
+    sizes = [cell.cluster_size for cell in cells]
+    if first.rounds != 1 or len(set(sizes)) < _WORTH:
+        return {}
     try:
-        upper = method.bound(*where)
-    except OutOfDomainError as error:
-        return MethodBound(name, None, "out of domain", f"out of domain: {error}")
-    return MethodBound(name, upper, method.status, method.caveat)
+        return coordinate_brackets(sizes, first.epsilon0, first.delta)
+    except ArithmeticError:
+        # One of them left the finite numbers; each by itself then tells which.
+        return {}
 
 
 def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
