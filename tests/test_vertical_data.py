@@ -295,12 +295,22 @@ def test_groups_take_columns_by_name_source_or_pattern(people: str) -> None:
     assert len(found["town hall"]) == len(table.columns) - 2
 
 
+def test_a_party_may_hold_what_the_others_leave() -> None:
+    table = load_table("breast-cancer")
+    groups = {"rest": ["*"], "means": ["mean *"]}
+    found = divide_columns(table, split="groups", parties=2, groups=groups, rng=rng())
+    assert list(found) == ["rest", "means"]
+    assert found["means"].tolist() == list(range(10))
+    assert found["rest"].tolist() == list(range(10, 30))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"split": "groups", "groups": {"a": ["mean *"]}}, "in no group: radius error"),
-        ({"split": "groups", "groups": {"a": ["*"], "b": ["mean *"]}}, "'mean radius' is in the"),
+        ({"split": "groups", "groups": {"a": ["m*"], "b": ["mean *"]}}, "'mean radius' is in the"),
         ({"split": "groups", "groups": {"a": ["*"], "b": []}}, "group 'b' has no column"),
+        ({"split": "groups", "groups": {"a": ["*"], "b": ["*"]}}, "both hold what is left"),
         ({"split": "groups", "groups": {"a": ["mean radus"]}}, "Did you mean 'mean radius'"),
         ({"split": "groups", "groups": {}}, "at least one party"),
         ({"split": "groups"}, "groups go with split"),

@@ -105,8 +105,9 @@ class VerticalConfig(BaseModel):
         Each party's columns, by name or pattern, for ``groups``.
     rows : int or None
         All rows that are not auxiliary if None.
-    auxiliary_rows : int
-        Rows kept apart for adversaries that are granted auxiliary data.
+    auxiliary_rows : int or None
+        Rows kept apart for adversaries that are granted auxiliary data; 300, and at most a fifth
+        of the rows, if None.
     label, categorical, drop, encoding, missing, missing_values, scaling
         How a file becomes numbers; see :class:`privaudit.datasets.tables.TableOptions`.
     """
@@ -119,7 +120,7 @@ class VerticalConfig(BaseModel):
     widths: tuple[int, ...] | None = None
     groups: dict[str, tuple[str, ...]] | None = None
     rows: int | None = Field(None, ge=1)
-    auxiliary_rows: int = Field(300, ge=0)
+    auxiliary_rows: int | None = Field(None, ge=0)
     label: str | None = None
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()

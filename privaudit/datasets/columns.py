@@ -11,6 +11,7 @@
     Images only, four parties: top left, top right, bottom left, bottom right.
 ``groups``
     Columns by name: each party lists names, names of source columns, or patterns (``mean *``).
+    One party may list ``*`` alone: it holds what the others leave.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def split_vertically(
     widths: Sequence[int] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
     rows: int | None = None,
-    auxiliary_rows: int = 300,
+    auxiliary_rows: int | None = None,
     rng: np.random.Generator,
 ) -> VerticalData:
     """Give each party some columns of every row, and keep some rows apart for adversaries.
@@ -61,8 +62,9 @@ def split_vertically(
         For ``groups``: each party's columns.
     rows : int, optional
         Rows of the federation, drawn at random; by default all that are not auxiliary.
-    auxiliary_rows : int
-        Rows that no party holds, drawn at random; may be 0.
+    auxiliary_rows : int, optional
+        Rows that no party holds, drawn at random; may be 0. By default 300, and at most a fifth
+        of the rows.
     rng : numpy.random.Generator
 
     Returns
@@ -77,6 +79,8 @@ def split_vertically(
     """
     row_rng, column_rng = rng.spawn(2)
     total = len(table.features)
+    if auxiliary_rows is None:
+        auxiliary_rows = min(300, total // 5)
     if not 0 <= auxiliary_rows < total:
         raise ConfigurationError(
             f"auxiliary_rows must be from 0 to {total - 1} ('{table.name}' has {total} rows), got "
@@ -193,8 +197,13 @@ def _by_name(table: Table, groups: Mapping[str, Sequence[str]]) -> dict[str, Pos
         raise ConfigurationError("groups must name at least one party with its columns")
     owner: dict[int, str] = {}
     known = sorted({c.name for c in table.columns} | {c.source for c in table.columns} - {""})
+    takes_rest = [party for party, patterns in groups.items() if list(patterns) == ["*"]]
+    if len(takes_rest) > 1:
+        raise ConfigurationError(
+            f"groups '{takes_rest[0]}' and '{takes_rest[1]}' both hold what is left ('*')"
+        )
     for party, patterns in groups.items():
-        for pattern in patterns:
+        for pattern in () if party in takes_rest else patterns:
             found = [
                 i
                 for i, column in enumerate(table.columns)
@@ -213,6 +222,8 @@ def _by_name(table: Table, groups: Mapping[str, Sequence[str]]) -> dict[str, Pos
                         f"column '{table.columns[i].name}' is in the groups '{owner[i]}' and "
                         f"'{party}'; a column has one party"
                     )
+    for i in range(len(table.columns)) if takes_rest else ():
+        owner.setdefault(i, takes_rest[0])
     empty = [party for party in groups if party not in owner.values()]
     if empty:
         raise ConfigurationError(f"group '{empty[0]}' has no column")

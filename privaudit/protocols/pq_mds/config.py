@@ -12,14 +12,16 @@ from privaudit.quantisation.upload import Encoding, Scaling
 
 __all__ = ["PQMDSConfig"]
 
+_SUBSPACES = 8
+
 
 class PQMDSConfig(BaseModel):
     """Parameters of a run; ``docs/protocols/pq-mds.md`` gives the reason for each default.
 
     Attributes
     ----------
-    subspaces : int or tuple of int
-        M, of every party or of each.
+    subspaces : int, tuple of int, or None
+        M, of every party or of each; if None 8, or as many as the party has columns.
     codewords : int
         K of a subspace; fewer where a subspace has fewer distinct rows.
     embedding_dimensions : int
@@ -71,7 +73,7 @@ class PQMDSConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    subspaces: int | tuple[int, ...] = 8
+    subspaces: int | tuple[int, ...] | None = None
     codewords: int = Field(16, ge=1, le=2**16)
     embedding_dimensions: int = Field(1, ge=1)
     mds: Literal["classical", "smacof"] = "classical"
@@ -106,7 +108,8 @@ class PQMDSConfig(BaseModel):
                 f"embedding_dimensions must be less than codewords ({self.codewords}), got "
                 f"{self.embedding_dimensions}"
             )
-        if min((self.subspaces,) if isinstance(self.subspaces, int) else self.subspaces) < 1:
+        given = (self.subspaces,) if isinstance(self.subspaces, int) else self.subspaces
+        if given is not None and min(given, default=0) < 1:
             raise ValueError(f"subspaces must be at least 1, got {self.subspaces}")
         if self.mds == "smacof" and self.weighted:
             raise ValueError("weighted goes with mds = 'classical'")
@@ -118,10 +121,7 @@ class PQMDSConfig(BaseModel):
             )
         if self.defence != "none" and self.release != "indices":
             raise ValueError(f"defence '{self.defence}' goes with release = 'indices'")
-        if self.defence == "coarse" and (
-            self.codebook != "k-means"
-            or set((self.subspaces,) if isinstance(self.subspaces, int) else self.subspaces) != {1}
-        ):
+        if self.defence == "coarse" and (self.codebook != "k-means" or set(given or ()) != {1}):
             raise ValueError("defence 'coarse' goes with subspaces = 1 and codebook = 'k-means'")
         if self.defence == "coarse" and self.rounds > 1:
             raise ValueError(
@@ -139,8 +139,10 @@ class PQMDSConfig(BaseModel):
         ConfigurationError
             If there is not one number a party, or a party has fewer columns; names the party.
         """
-        if isinstance(self.subspaces, int):
-            numbers: tuple[int, ...] = (self.subspaces,) * len(parties)
+        if self.subspaces is None:
+            numbers = tuple(min(_SUBSPACES, held) for held in columns)
+        elif isinstance(self.subspaces, int):
+            numbers = (self.subspaces,) * len(parties)
         else:
             numbers = self.subspaces
         if len(numbers) != len(parties):
