@@ -3,15 +3,18 @@
 Big integers travel as ``uint8`` arrays of shape (..., width), big-endian, ``width`` the bytes of
 the modulus: what the wire would carry, and what a view holds.
 
-Besides messages, parties hold secrets, by party and name: ``server``: ``round-T/similarities``
-(clients, clients), ``round-T/assignment`` (clients,), ``round-T/cluster-models`` (clusters, d),
-``round-T/average`` (d,), ``round-T/global-model`` (d,) after distillation, ``round-T/generator``
-theta_G. Rows stand in the order of the clients of the round, which is that in which they are sent
-``global-model`` (or what stands for it). Clients: ``round-T/quantised`` (d,) int32 and, as an
-initiator of PCSC, ``round-T/pcsc-secret`` (width,) uint8, or ``round-T/pcsc-secret/V`` where a key
-is made for each responder V. Who holds the shared key has it as ``pcsc-secret``. Under ``secagg``
-each of two clients of a cluster, U and V, holds the seed of their mask: U as
-``round-T/mask-seed/V`` (16,) uint8, V as ``round-T/mask-seed/U``.
+Besides messages, parties hold secrets, by party and name.
+
+* ``server``: ``round-T/similarities`` (clients, clients) where it clusters on them,
+  ``round-T/assignment`` (clients,), ``round-T/cluster-models`` (clusters, d), ``round-T/average``
+  (d,), ``round-T/global-model`` (d,) after distillation, ``round-T/generator`` theta_G. Rows stand
+  in the order of the clients of the round, in which they are sent ``global-model`` (or what stands
+  for it).
+* Clients: ``round-T/quantised`` (d,) int32 and, as an initiator of PCSC, ``round-T/pcsc-secret``
+  (width,) uint8, or ``round-T/pcsc-secret/V`` where a key is made for each responder V. Under
+  ``secagg`` each of two clients of a cluster, U and V, holds the seed of their mask: U as
+  ``round-T/mask-seed/V`` (16,) uint8, V as ``round-T/mask-seed/U``.
+* Who holds the shared key has it as ``pcsc-secret``.
 
 The truth of ``CLIENT/round-T``: ``parameters`` (d,) float32 after training, ``update`` (d,)
 float32, ``class_counts`` (classes,) int64, ``vector`` (d,) float32 that is compared, and

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from privaudit.datasets.base import FederatedData
 from privaudit.errors import InvalidDataError
 from privaudit.ledger import PrivacyEvent
-from privaudit.models import build, flatten_parameters
+from privaudit.models import build, default_model, flatten_parameters
 from privaudit.models.generators import build_generator
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress, RoundMetrics, RunOutcome
@@ -116,7 +116,7 @@ class _Run:
         config, federation = self.config, self.federation
         site = Site(config, federation, self._seed())
         if config.clustering == "ifca":
-            spec = _spec(config, self.data, federation)
+            spec = _spec(config, self.data)
             others = [
                 flatten_parameters(build(spec, seed=self._seed()))
                 for _ in range(config.clusters - 1)
@@ -332,9 +332,7 @@ def _exchange(
     return DirectPCSC(config, streams)
 
 
-def _spec(config: DisUEConfig, data: FederatedData, federation: Federation) -> ModelSpec:
-    from privaudit.models import default_model
-
+def _spec(config: DisUEConfig, data: FederatedData) -> ModelSpec:
     if config.model == "auto":
         return default_model(data.image_shape, data.classes)
     return ModelSpec(config.model, data.image_shape, data.classes)

@@ -94,9 +94,6 @@ class CFL(StartingModels):
         updates = (trained - starts).astype(np.float64)
         positions = np.array(clients)
         norms = np.linalg.norm(updates, axis=1)
-        if (norms > 0).all():
-            similarities = cosine_similarities(updates)
-            channel.keep(kinds.SERVER, "similarities", similarities)
         for cluster in np.unique(self._cluster[positions]):
             members = np.flatnonzero(self._cluster[positions] == cluster)
             mean = float(np.linalg.norm(updates[members].mean(axis=0)))
@@ -106,7 +103,7 @@ class CFL(StartingModels):
                 and mean < config.cfl_mean_norm
                 and norms[members].max() > config.cfl_max_norm
             ):
-                smaller = _smaller_half(similarities[np.ix_(members, members)])
+                smaller = _smaller_half(cosine_similarities(updates[members]))
                 self._cluster[positions[members[smaller]]] = self._cluster.max() + 1
         return Grouping(numbered(self._cluster[positions]))
 
