@@ -231,6 +231,14 @@ def test_the_truth_has_no_influence_on_the_run() -> None:
         assert upload.tobytes() == uploads(other.transcript)[party].tobytes()
 
 
+def test_there_are_as_many_clusters_as_classes_unless_it_is_said() -> None:
+    for clusters, expected in ((None, 10), (4, 4)):
+        run = execute(small(), clusters=clusters, **FAST)
+        configuration: Any = run.transcript.public["configuration"]
+        assert configuration["clusters"] == expected
+        assert len(np.unique(run.transcript.secrets["server"]["labels/round-1"])) == expected
+
+
 def test_tables_without_labels_run_and_have_no_quality_against_labels() -> None:
     run = execute(numbers(np.random.default_rng(0).normal(size=(60, 6))), subspaces=2, clusters=3)
     assert "ari" not in run.values

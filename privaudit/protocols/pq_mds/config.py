@@ -37,8 +37,10 @@ class PQMDSConfig(BaseModel):
         How columns are divided over subspaces; ``equal`` refuses a remainder, as the paper does.
     iterations, points_per_codeword : int
         Of the codebooks' k-means; see :func:`privaudit.quantisation.train_quantiser`.
-    clusters, initialisations : int
-        k of the server's k-means, and its number of starts.
+    clusters : int or None
+        k of the server's k-means; if None as many as the data have classes, or 10.
+    initialisations : int
+        Starts of the server's k-means, of which the best is taken.
     rounds : int
         In each round every party trains new codebooks and uploads anew.
     encoding : {"dense", "table"}
@@ -83,7 +85,7 @@ class PQMDSConfig(BaseModel):
     layout: LayoutRule = "contiguous"
     iterations: int = Field(20, ge=1)
     points_per_codeword: int | None = Field(256, ge=1)
-    clusters: int = Field(10, ge=1, le=2**16)
+    clusters: int | None = Field(None, ge=1, le=2**16)
     initialisations: int = Field(10, ge=1)
     rounds: int = Field(1, ge=1)
     encoding: Encoding = "dense"

@@ -94,9 +94,10 @@ class _Run:
         self.subspaces = config.subspaces_of(
             self.names, tuple(len(party.columns) for party in data.parties)
         )
-        if config.clusters > len(data):
+        self.clusters = config.clusters or data.classes or 10
+        if self.clusters > len(data):
             raise ConfigurationError(
-                f"clusters must be at most the number of rows, {len(data)}; got {config.clusters}"
+                f"clusters must be at most the number of rows, {len(data)}; got {self.clusters}"
             )
         if config.codebook == "auxiliary" and len(data.auxiliary) == 0:
             raise InvalidDataError(
@@ -140,7 +141,8 @@ class _Run:
                 *([Party(kinds.COUNTER, "trusted", "counts tuples of codes")] * counter),
             ]
         )
-        self.recorder.publish("configuration", self.config.model_dump(mode="json"))
+        settled = self.config.model_copy(update={"clusters": self.clusters})
+        self.recorder.publish("configuration", settled.model_dump(mode="json"))
         self.recorder.publish("parties", list(self.names))
         self.recorder.publish("subspaces", list(self.subspaces))
         self.recorder.publish(
@@ -189,16 +191,16 @@ class _Run:
         uploads = self._uploads(t, quantised, codewords)
         found = cluster(
             np.concatenate(uploads, axis=1),
-            self.config.clusters,
+            self.clusters,
             initialisations=self.config.initialisations,
             rng=self.server_rng.spawn(1)[0],
         )
         self._return(t, found, uploads)
         occupied = len(np.unique(found.labels))
-        if occupied < self.config.clusters:
+        if occupied < self.clusters:
             self.warnings.append(
                 f"round {t}: the uploads have too few distinct rows: {occupied} of "
-                f"{self.config.clusters} clusters are occupied"
+                f"{self.clusters} clusters are occupied"
             )
         return self._measure(found, quantised, uploads)
 
@@ -329,7 +331,7 @@ class _Run:
     def _return(
         self, t: int, found: Clustering, uploads: Sequence[npt.NDArray[np.floating]]
     ) -> None:
-        labels = found.labels.astype(np.uint8 if self.config.clusters <= 256 else np.uint16)
+        labels = found.labels.astype(np.uint8 if self.clusters <= 256 else np.uint16)
         self.recorder.keep_secret(kinds.SERVER, f"labels/round-{t}", labels)
         self.recorder.keep_secret(kinds.SERVER, f"centroids/round-{t}", found.centroids)
         edges = np.cumsum([upload.shape[1] for upload in uploads])[:-1]
@@ -366,7 +368,7 @@ class _Run:
             if self.reference is None:
                 self.reference = cluster(
                     whole,
-                    self.config.clusters,
+                    self.clusters,
                     initialisations=self.config.initialisations,
                     rng=self.reference_rng,
                 )
