@@ -418,3 +418,14 @@ def test_undefended_uploads_are_released_as_they_are() -> None:
     assert [type(e.mechanism) for e in run.events] == [UnprotectedRelease, UnprotectedRelease]
     assert [e.subjects for e in run.events] == [("party-1",), ("party-2",)]
     assert run.events[0].observers == ("server", "party-2")
+
+
+def test_the_number_of_threads_of_matrix_products_changes_nothing_visible() -> None:
+    from threadpoolctl import threadpool_limits
+
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            found.append(uploads(execute(small(), **FAST).transcript))
+    for party in found[0]:
+        assert np.abs(found[0][party] - found[1][party]).max() <= 1e-5
