@@ -64,7 +64,12 @@ class ProtocolAudit(Protocol):
 
 
 #: Protocol names and the modules that audit them, imported when asked for.
-AUDITS: MappingProxyType[str, str] = MappingProxyType({"pa-cfl": "privaudit.campaigns.pa_cfl"})
+AUDITS: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "pa-cfl": "privaudit.campaigns.pa_cfl",
+        "disue": "privaudit.campaigns.disue",
+    }
+)
 
 
 def audit_of(protocol: str) -> ProtocolAudit:

@@ -58,9 +58,8 @@ def register(app: typer.Typer) -> None:
         """
         import numpy as np
 
-        from privaudit.attacks.reidentification import PermutationLinking
         from privaudit.campaigns.cells import Cell, measure
-        from privaudit.campaigns.pa_cfl.plan import linking_cell, sequence_rounds
+        from privaudit.campaigns.linking import linkable_rounds, linking_cell, links_rounds
         from privaudit.campaigns.runs import knowledge_of, open_run
         from privaudit.campaigns.scorers import scorers_for
         from privaudit.datasets import load_dataset
@@ -85,11 +84,12 @@ def register(app: typer.Typer) -> None:
         options.use_threads(threads)
         members = members_of(coalition)
         label, allied = " + ".join(members), Coalition(frozenset(members), granted)
-        if isinstance(made, PermutationLinking):
-            rounds = sequence_rounds(recorded)
+        if links_rounds(made):
+            rounds = linkable_rounds(recorded, made)
             if len(rounds) < 2:
                 raise _NotApplicable(
-                    f"attack '{made.name}' links two rounds; this run has sequences of {rounds}"
+                    f"attack '{made.name}' links two rounds; this run has what it reads in "
+                    f"{rounds or 'none'}"
                 )
             # The attack must not read who sent what: the last round goes under pseudonyms.
             cell = linking_cell(

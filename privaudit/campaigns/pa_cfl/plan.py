@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from privaudit.attacks.base import Attack
-from privaudit.attacks.control import linking_truth, pseudonymise
 from privaudit.attacks.inference import LabelsFromPermutation
 from privaudit.attacks.inversion import (
     CosineInversion,
@@ -20,21 +17,18 @@ from privaudit.attacks.inversion import (
     ZeroFillMatching,
 )
 from privaudit.attacks.reidentification import PermutationLinking
-from privaudit.campaigns.cells import Cell
+from privaudit.campaigns.linking import linkable_rounds, linking_cell
 from privaudit.campaigns.planned import GRANTED, Planned, attack_cell, percent
-from privaudit.campaigns.runs import RecordedRun, knowledge_of
+from privaudit.campaigns.runs import RecordedRun
 from privaudit.campaigns.scorers import image_scorers, label_scorers
 from privaudit.protocols.baselines.kinds import SERVER
 from privaudit.protocols.pa_cfl import kinds
-from privaudit.scoring.linking import link_accuracy
 from privaudit.transcript import Coalition, PartyId
 
 __all__ = [
-    "linking_cell",
     "plan_probe",
     "plan_training",
     "plan_undefended",
-    "sequence_rounds",
 ]
 
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
@@ -182,7 +176,7 @@ def plan_training(
             None,
             True,
         )
-    rounds = sequence_rounds(run)
+    rounds = linkable_rounds(run, PermutationLinking())
     pairs = [(rounds[0], rounds[1])] if len(rounds) > 1 else []
     if len(rounds) > 2:
         pairs.append((rounds[0], rounds[-1]))
@@ -190,12 +184,6 @@ def plan_training(
         yield _linking(run, gallery, probe, setting=setting, seed=seed, headline=headline)
     if headline:
         yield from _inversion_of_training(run, setting=setting, seed=seed)
-
-
-def sequence_rounds(run: RecordedRun) -> list[int]:
-    """Return the rounds, ascending, in which users sent permutation sequences."""
-    sent = {m.round for m in run.transcript.messages if m.kind == kinds.PERMUTATION_SEQUENCE}
-    return sorted(t for t in sent if t is not None)
 
 
 def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iterator[Planned]:
@@ -215,35 +203,6 @@ def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iter
             f"Records from training updates ({label})",
             "Gradient inversion needs an update that is one gradient of one record.",
         )
-
-
-def linking_cell(
-    run: RecordedRun,
-    attack: PermutationLinking,
-    coalition: Coalition,
-    *,
-    label: str,
-    probe: int,
-    setting: str,
-    seed: int,
-) -> Cell:
-    """Return the cell in which the senders of round ``probe`` are hidden from the attack."""
-    rng = np.random.default_rng([seed, 4, probe])
-    hidden, users = pseudonymise(
-        run.transcript, kind=kinds.PERMUTATION_SEQUENCE, round=probe, rng=rng
-    )
-    return Cell(
-        attack=attack,
-        coalition=coalition,
-        label=label,
-        transcript=hidden,
-        digest=f"{run.digest}:pseudonymised:{kinds.PERMUTATION_SEQUENCE}:{probe}:{seed}",
-        truth=linking_truth(run.transcript, users),
-        knowledge=knowledge_of(run),
-        scorers=(("link accuracy", link_accuracy, "proportion"),),
-        setting=setting,
-        seed=seed,
-    )
 
 
 def _linking(
