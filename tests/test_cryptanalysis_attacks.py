@@ -100,6 +100,10 @@ def test_an_initiator_alone_gets_one_direction_of_each_responder():
     own = {f"round-{t}": made.truth.get(f"user-1/round-{t}", "quantised") for t in (1, 2)}
     for target, guess in zip(guesses.target_ids, guesses.values, strict=True):
         a, b = own[target.split("/")[1]], made.truth.get(target, "quantised")
+        assert guess @ a == pytest.approx(a @ b)
+    silent = replace(view, messages=tuple(m for m in view.messages if "model" not in m.kind))
+    for target, guess in zip(guesses.target_ids, run(attack, silent).values, strict=True):
+        a, b = own[target.split("/")[1]], made.truth.get(target, "quantised")
         assert np.allclose(guess, a * ((a @ b) / (a @ a)))
     assert mean(exact_fraction(guesses, made.truth)) < 0.1
     check_attack(attack, view, Knowledge(), truth=made.truth)
@@ -107,6 +111,24 @@ def test_an_initiator_alone_gets_one_direction_of_each_responder():
         run(MaliciousModulus(), view)
     with pytest.raises(UnmetRequirementsError, match="add a client that acts as initiator"):
         run(attack, view_of("pairwise", "server"))
+
+
+def test_the_control_exchanges_relayed_messages_by_their_authors():
+    view = view_of("relay", "server", "user-2")
+    control = deranged(view, kinds=PadRatio.reads, rng=np.random.default_rng(3))
+    author = {
+        m.arrays["ciphertexts"].tobytes(): (m.meta["initiator"], m.round)
+        for m in view.select(kinds.SIMILARITY_CHALLENGE)
+    }
+    sources = {}
+    for message in control.select(kinds.SIMILARITY_CHALLENGE):
+        source = author[message.arrays["ciphertexts"].tobytes()]
+        assert source[1] == message.round
+        sources.setdefault((message.meta["initiator"], message.round), set()).add(source[0])
+    for t in (1, 2):
+        assert sources["user-1", t] == {"user-3"}
+        assert sources["user-3", t] == {"user-1"}
+        assert sources["user-2", t] == {"user-2"}
 
 
 def test_a_client_whose_ciphertexts_withstand_is_a_failed_target():

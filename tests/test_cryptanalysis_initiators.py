@@ -110,6 +110,19 @@ def test_as_many_queries_as_values_are_exact_and_fewer_give_the_projection(n, se
         assert np.allclose(part.values, basis @ (basis.T @ b), rtol=1e-6, atol=1e-3)
 
 
+def test_a_prior_counts_across_the_queries_only():
+    rng = np.random.default_rng(9)
+    model = rng.normal(size=200)
+    b = np.rint(20_000 * (model + rng.normal(scale=0.1, size=200)) / np.abs(model).max())
+    queries = rng.integers(-32_767, 32_768, (60, 200))
+    with_prior = recover_from_queries(queries, (queries @ b).tolist(), prior=model).values
+    without = recover_from_queries(queries, (queries @ b).tolist()).values
+    scaled = model * (model @ b) / (model @ model)
+    errors = [np.linalg.norm(g - b) for g in (with_prior, scaled, without)]
+    assert errors[0] < 0.95 * errors[1] < errors[2]
+    assert np.allclose(queries @ with_prior, queries @ b)
+
+
 def test_products_without_their_queries_are_refused():
     with pytest.raises(InvalidDataError, match="2 products need as many"):
         recover_from_queries(np.ones((1, 3), dtype=np.int64), [1, 2])

@@ -50,7 +50,7 @@ class Projection:
     ----------
     values : ndarray, shape (n,)
         int64, the vector itself, if ``exact``; else float64, its projection on the span of the
-        queries.
+        queries, plus what the prior says across it.
     rank : int
         Number of independent queries.
     exact : bool
@@ -147,15 +147,23 @@ def recover_from_response(
     )
 
 
-def recover_from_queries(vectors: npt.NDArray[np.int64], products: Sequence[int]) -> Projection:
+def recover_from_queries(
+    vectors: npt.NDArray[np.int64],
+    products: Sequence[int],
+    *,
+    prior: npt.NDArray[np.float64] | None = None,
+) -> Projection:
     """Solve the products with several vectors for the responder's vector.
 
-    With n independent queries the vector is exact; with fewer, its projection on their span.
+    With n independent queries the vector is exact. With fewer, it is known on their span; across
+    it the guess is the prior's, scaled to agree with the products as well as it can, or zero.
 
     Parameters
     ----------
     vectors : ndarray of int64, shape (k, n)
     products : sequence of int, length k
+    prior : ndarray of float64, shape (n,), optional
+        A direction that the vector is supposed to have.
 
     Raises
     ------
@@ -171,8 +179,13 @@ def recover_from_queries(vectors: npt.NDArray[np.int64], products: Sequence[int]
     scale[scale == 0] = 1.0
     normal = matrix / scale[:, np.newaxis]
     right = np.array([float(p) for p in products]) / scale
-    solution, _, rank, _ = np.linalg.lstsq(normal, right, rcond=None)
-    rank = int(rank)
+    start = np.zeros(vectors.shape[1])
+    if prior is not None:
+        expected = normal @ prior
+        if expected.any():
+            start = prior * (float(expected @ right) / float(expected @ expected))
+    correction, _, rank, _ = np.linalg.lstsq(normal, right - normal @ start, rcond=None)
+    solution, rank = start + correction, int(rank)
     if rank == vectors.shape[1]:
         rounded = np.rint(solution).astype(np.int64)
         if _holds(vectors, rounded, products):

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.cryptanalysis._unmask import Recovery, noise_of
@@ -15,8 +16,10 @@ from privaudit.attacks.cryptanalysis._views import (
     Answer,
     Seen,
     baseline_guesses,
+    compares_updates,
     responses,
     seen_challenges,
+    starting_model,
     target_of,
 )
 from privaudit.attacks.cryptanalysis.errors import InapplicableError, RecoveryFailedError
@@ -30,7 +33,12 @@ from privaudit.attacks.cryptanalysis.initiator import (
 from privaudit.attacks.cryptanalysis.malicious import read, recognised
 from privaudit.attacks.cryptanalysis.ratio import recover_from_pads
 from privaudit.errors import UnmetRequirementsError
-from privaudit.protocols.disue.kinds import SIMILARITY_CHALLENGE, SIMILARITY_RESPONSE
+from privaudit.protocols.disue.kinds import (
+    CLUSTER_MODEL,
+    GLOBAL_MODEL,
+    SIMILARITY_CHALLENGE,
+    SIMILARITY_RESPONSE,
+)
 from privaudit.transcript import Array, Capability, View
 
 __all__ = ["HonestInitiator", "MaliciousModulus"]
@@ -82,7 +90,7 @@ class HonestInitiator:
     For vectors of a dozen values one response gives them all (knapsack, by LLL; a zero among them
     prevents it). For long vectors each query of a colluding initiator is one linear equation: with
     as many as there are values the vector is exact, with fewer the guess is its projection on the
-    span of the queries.
+    span of the queries, and across it the model that training started from.
 
     Attributes
     ----------
@@ -94,7 +102,12 @@ class HonestInitiator:
     version: ClassVar[str] = "1"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset()
-    reads: ClassVar[tuple[str, ...]] = (SIMILARITY_CHALLENGE, SIMILARITY_RESPONSE)
+    reads: ClassVar[tuple[str, ...]] = (
+        SIMILARITY_CHALLENGE,
+        SIMILARITY_RESPONSE,
+        GLOBAL_MODEL,
+        CLUSTER_MODEL,
+    )
 
     value_bits: int = 16
     response_bits: int = 128
@@ -105,8 +118,8 @@ class HonestInitiator:
         Returns
         -------
         Guesses
-            Targets ``"client/round-t"``; values int64 (n,) where exact, else float64, the
-            projection; scores the number of independent equations used.
+            Targets ``"client/round-t"``; values int64 (n,) where exact, else float64; scores the
+            number of independent equations used.
 
         Raises
         ------
@@ -127,7 +140,11 @@ class HonestInitiator:
             solved = self._knapsack(pairs, leaks, own)
             if solved is None:
                 queries = np.stack([own[seen.modulus].values for seen, _ in pairs])
-                projection = recover_from_queries(queries, [leak.product for leak in leaks])
+                projection = recover_from_queries(
+                    queries,
+                    [leak.product for leak in leaks],
+                    prior=self._prior(view, pairs[0][1], length=queries.shape[1]),
+                )
                 values.append(projection.values)
                 ranks.append(float(projection.rank))
                 exact += projection.exact
@@ -137,6 +154,13 @@ class HonestInitiator:
                 exact += 1
         numbers = {"exact": float(exact), "least-rank": min(ranks)}
         return Guesses(tuple(exchanges), tuple(values), np.array(ranks), MappingProxyType(numbers))
+
+    def _prior(self, view: View, answer: Answer, *, length: int) -> npt.NDArray[np.float64] | None:
+        """Return the model from which the responder trained, if that is what is compared."""
+        if compares_updates(view):
+            return None
+        model = starting_model(view, answer.responder, round=answer.round)
+        return model if model is not None and len(model) == length else None
 
     def _leak(self, seen: Seen, answer: Answer, own: dict[int, Recovery]) -> Leak:
         # A member knows its key and vector; the view tells them as well, by the attack on pads.
