@@ -131,7 +131,8 @@ def test_a_run_that_diverges_says_so() -> None:
 
 def test_equal_and_recorded_group_weights_and_kl_directions_differ() -> None:
     def final(**parameters: Any) -> np.ndarray:
-        return execute(federation(), rounds=1, **parameters).server("global-model", 1)
+        run = execute(federation(), rounds=1, similarity="plain", **parameters)
+        return run.server("global-model", 1)
 
     default = final()
     for other in (
