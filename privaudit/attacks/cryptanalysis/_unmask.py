@@ -17,10 +17,12 @@ from privaudit.attacks.cryptanalysis.errors import InapplicableError, RecoveryFa
 from privaudit.errors import InvalidDataError
 from privaudit.secure_computation.integers import Bytes, blocks, decode, inverse
 
-__all__ = ["Recovery", "checked", "noise_of", "unmask", "without_factor"]
+__all__ = ["LARGEST_MODULUS", "Recovery", "checked", "noise_of", "unmask", "without_factor"]
 
 #: Chance that a wrong key looks right, as a power of two.
 _CONFIDENCE_BITS = 64
+#: Longest modulus that is attacked, eight times the longest that we found in use.
+LARGEST_MODULUS = 16_384
 #: Ciphertexts from which the common factor is found.
 SAMPLE = 64
 #: Largest factor tried that all plaintexts of a short vector have in common.
@@ -61,12 +63,17 @@ def checked(modulus: int, scale: int, ciphertexts: Bytes, *, least: int) -> None
     InvalidDataError
         If the ciphertexts are not a uint8 array (n, width), or modulus or scale is out of range.
     InapplicableError
-        If there are fewer than ``least`` ciphertexts.
+        If there are fewer than ``least`` ciphertexts, or the modulus is too long to attack.
     """
     if ciphertexts.ndim != 2 or ciphertexts.dtype != np.uint8 or ciphertexts.shape[1] == 0:
         raise InvalidDataError(
             f"ciphertexts are a uint8 array of shape (n, width), got {ciphertexts.dtype} of shape "
             f"{ciphertexts.shape}"
+        )
+    if 8 * ciphertexts.shape[1] > LARGEST_MODULUS or modulus.bit_length() > LARGEST_MODULUS:
+        raise InapplicableError(
+            f"a modulus of {modulus.bit_length()} bits, with ciphertexts of "
+            f"{ciphertexts.shape[1]} bytes, is beyond {LARGEST_MODULUS} bits and would take hours"
         )
     if not 1 < scale < modulus:
         raise InvalidDataError(

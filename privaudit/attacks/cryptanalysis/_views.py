@@ -41,14 +41,28 @@ CIPHERTEXTS = (SIMILARITY_CHALLENGE, SHARED_KEY_CIPHERTEXT)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """One challenge: who made it, in which round, and what is in it."""
+    """One challenge: who made it, in which round, and what is in it.
+
+    Ciphertexts are read from the message when they are asked for: a recording holds many copies of
+    them, of tens of megabytes each.
+    """
 
     initiator: PartyId
     responder: PartyId | None
     round: int | None
     modulus: int
     scale: int
-    ciphertexts: Bytes
+    message: Message
+
+    @property
+    def ciphertexts(self) -> Bytes:
+        """The C_i, shape (n + 2, width)."""
+        return _array(self.message, "ciphertexts", dimensions=2)
+
+    @property
+    def length(self) -> int:
+        """The length n of the vector behind it."""
+        return max(self.message.specs["ciphertexts"].shape[0] - 2, 1)
 
     @property
     def target(self) -> str:
@@ -72,14 +86,20 @@ def target_of(client: PartyId, round: int | None) -> str:
     return client if round is None else f"{client}/round-{round}"
 
 
-def _array(message: Message, name: str, *, dimensions: int) -> Bytes:
-    array: Array | None = message.arrays.get(name)
-    if array is None or array.dtype != np.uint8 or array.ndim != dimensions or array.size == 0:
-        found = "nothing" if array is None else f"{array.dtype} of shape {array.shape}"
+def _check(message: Message, name: str, *, dimensions: int) -> None:
+    spec = message.specs.get(name)
+    right = spec is not None and np.dtype(spec.dtype) == np.uint8 and spec.nbytes > 0
+    if spec is None or not right or len(spec.shape) != dimensions:
+        found = "nothing" if spec is None else f"{np.dtype(spec.dtype)} of shape {spec.shape}"
         raise InvalidDataError(
             f"'{name}' of message {message.seq} ('{message.kind}' from '{message.sender}') must be "
             f"uint8 with {dimensions} dimension(s), got {found}"
         )
+
+
+def _array(message: Message, name: str, *, dimensions: int) -> Bytes:
+    _check(message, name, dimensions=dimensions)
+    array: Bytes = message.arrays[name]
     return array
 
 
@@ -110,13 +130,14 @@ def seen_challenges(view: View) -> tuple[Seen, ...]:
         key = (initiator, responder, message.round)
         if key in found:
             continue
+        _check(message, "ciphertexts", dimensions=2)
         found[key] = Seen(
             initiator,
             responder,
             message.round,
             decode_one(_array(message, "modulus", dimensions=1)),
             decode_one(_array(message, "scale", dimensions=1)),
-            _array(message, "ciphertexts", dimensions=2),
+            message,
         )
     return tuple(found.values())
 
@@ -259,7 +280,7 @@ def guesses_of(
             vector, score, numbers = recover(one)
         except PrivauditError as error:
             errors.append(error)
-            vector = np.full(max(len(one.ciphertexts) - 2, 1), np.nan)
+            vector = np.full(one.length, np.nan)
             score, numbers = -1.0, {}
         values.append(vector)
         scores.append(score)

@@ -17,7 +17,7 @@ from privaudit.attacks.cryptanalysis._views import (
     guesses_of,
 )
 from privaudit.attacks.cryptanalysis.errors import RecoveryFailedError
-from privaudit.attacks.cryptanalysis.lattice import recover_by_lattice
+from privaudit.attacks.cryptanalysis.lattice import LARGEST_DIMENSION, recover_by_lattice
 from privaudit.attacks.cryptanalysis.no_pads import recover_from_pair
 from privaudit.attacks.cryptanalysis.ratio import recover_from_pads
 from privaudit.attacks.cryptanalysis.secret_modulus import recover_without_modulus
@@ -40,13 +40,11 @@ def _outcome(recovery: Recovery, *, length: int) -> Outcome:
 
 def _prior(view: View, *, attack: str) -> Guesses:
     seen = challenges(view, attack=attack)
-    return baseline_guesses(
-        view, [(s.target, s.initiator, s.round, len(s.ciphertexts) - 2) for s in seen]
-    )
+    return baseline_guesses(view, [(s.target, s.initiator, s.round, s.length) for s in seen])
 
 
 def _run(seen: Seen, recovery: Recovery) -> Outcome:
-    return _outcome(recovery, length=len(seen.ciphertexts) - 2)
+    return _outcome(recovery, length=seen.length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +167,17 @@ class LatticeReduction:
     noise_bits: int = 128
     coordinates: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.value_bits < 2 or self.noise_bits < 1:
+            raise ConfigurationError(
+                f"value_bits must be at least 2 and noise_bits at least 1, got {self.value_bits} "
+                f"and {self.noise_bits}"
+            )
+        if self.coordinates is not None and not 2 <= self.coordinates <= LARGEST_DIMENSION:
+            raise ConfigurationError(
+                f"coordinates must lie in [2, {LARGEST_DIMENSION}], got {self.coordinates}"
+            )
+
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Recover the vector of every client; as :meth:`PadRatio.run`.
 
@@ -218,6 +227,12 @@ class SecretModulus:
 
     coordinates: int = 12
 
+    def __post_init__(self) -> None:
+        if not 6 <= self.coordinates <= LARGEST_DIMENSION:
+            raise ConfigurationError(
+                f"coordinates must lie in [6, {LARGEST_DIMENSION}], got {self.coordinates}"
+            )
+
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Recover the vector of every client; as :meth:`PadRatio.run`.
 
@@ -228,9 +243,8 @@ class SecretModulus:
             found = recover_without_modulus(
                 seen.scale, seen.ciphertexts, coordinates=self.coordinates
             )
-            length = len(seen.ciphertexts) - 2
             ratio = min(found.sign_ratio, 1e300)
-            return found.values[:length], ratio, {"sign-ratio": ratio}
+            return found.values[: seen.length], ratio, {"sign-ratio": ratio}
 
         return guesses_of(challenges(view, attack=self.name), recover)
 

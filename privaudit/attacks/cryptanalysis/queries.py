@@ -32,7 +32,7 @@ from privaudit.attacks.cryptanalysis.initiator import (
 )
 from privaudit.attacks.cryptanalysis.malicious import read, recognised
 from privaudit.attacks.cryptanalysis.ratio import recover_from_pads
-from privaudit.errors import UnmetRequirementsError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.protocols.disue.kinds import (
     CLUSTER_MODEL,
     GLOBAL_MODEL,
@@ -75,7 +75,7 @@ def _prior(view: View, *, attack: str) -> Guesses:
     return baseline_guesses(
         view,
         [
-            (target, pairs[0][1].responder, pairs[0][1].round, len(pairs[0][0].ciphertexts) - 2)
+            (target, pairs[0][1].responder, pairs[0][1].round, pairs[0][0].length)
             for target, pairs in exchanges.items()
         ],
     )
@@ -111,6 +111,13 @@ class HonestInitiator:
 
     value_bits: int = 16
     response_bits: int = 128
+
+    def __post_init__(self) -> None:
+        if self.value_bits < 2 or self.response_bits < 1:
+            raise ConfigurationError(
+                f"value_bits must be at least 2 and response_bits at least 1, got "
+                f"{self.value_bits} and {self.response_bits}"
+            )
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Guess the vector of every client that answered a member of the coalition.
@@ -234,7 +241,7 @@ class MaliciousModulus:
         """
         targets, values, scores = [], [], []
         for target, pairs in _exchanges(view, attack=self.name).items():
-            length = len(pairs[0][0].ciphertexts) - 2
+            length = pairs[0][0].length
             vector = np.full(length, np.nan)
             for seen, answer in pairs:
                 crafted = recognised(seen.modulus, seen.scale, seen.ciphertexts)

@@ -27,6 +27,7 @@ from privaudit.attacks.cryptanalysis._rank_two import (
     combination,
     short_modulo,
 )
+from privaudit.attacks.cryptanalysis._unmask import LARGEST_MODULUS
 from privaudit.attacks.cryptanalysis.errors import InapplicableError, RecoveryFailedError
 from privaudit.errors import InvalidDataError
 from privaudit.secure_computation.integers import Bytes, blocks, decode, inverse
@@ -86,6 +87,12 @@ def recover_without_modulus(
     """
     if ciphertexts.ndim != 2 or ciphertexts.dtype != np.uint8:
         raise InvalidDataError(f"ciphertexts are uint8 (n, width), got {ciphertexts.shape}")
+    if 8 * ciphertexts.shape[1] > LARGEST_MODULUS:
+        raise InapplicableError(
+            f"ciphertexts of {ciphertexts.shape[1]} bytes are beyond {LARGEST_MODULUS} bits"
+        )
+    if scale < 2:
+        raise InvalidDataError(f"the scale alpha must be at least 2, got {scale}")
     if coordinates < 6 or len(ciphertexts) < coordinates:
         raise InapplicableError(
             f"a secret modulus needs at least six coordinates, {coordinates} were asked for and "
