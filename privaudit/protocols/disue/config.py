@@ -120,8 +120,6 @@ class DistillationConfig(BaseModel):
         GLS (eq. 5), or uniform over the classes that occur (the ablation without GLS).
     teacher_weighting : {"records", "equal"}
         GWF (eq. 6), or equal weights (the ablation without GWF).
-    clip_norm : float or None
-        Largest norm of a gradient, in local training and distillation.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -142,7 +140,6 @@ class DistillationConfig(BaseModel):
     generated_images: ImageRange = "standardised"
     label_sampler: Literal["records", "uniform"] = "records"
     teacher_weighting: Literal["records", "equal"] = "records"
-    clip_norm: float | None = Field(10.0, gt=0, allow_inf_nan=False)
 
 
 class DisUEConfig(TrainingConfig, SimilarityConfig, ClusteringConfig, DistillationConfig):
@@ -162,6 +159,8 @@ class DisUEConfig(TrainingConfig, SimilarityConfig, ClusteringConfig, Distillati
         Weights of the cluster models in the global average.
     weight_decay : float
         Of local training.
+    clip_norm : float or None
+        Largest norm of a mini-batch's gradient in local training.
     learning_rate_decay : float
         Factor on all learning rates from one round to the next.
     """
@@ -173,6 +172,7 @@ class DisUEConfig(TrainingConfig, SimilarityConfig, ClusteringConfig, Distillati
     aggregation: Literal["plain", "secagg"] = "plain"
     group_weights: Literal["records", "equal"] = "records"
     weight_decay: float = Field(1e-3, ge=0, allow_inf_nan=False)
+    clip_norm: float | None = Field(10.0, gt=0, allow_inf_nan=False)
     learning_rate_decay: float = Field(0.998, gt=0, le=1)
 
     @model_validator(mode="after")

@@ -116,37 +116,36 @@ class Distiller:
             lr=config.student_learning_rate * decay,
             weight_decay=config.student_weight_decay,
         )
-        for _ in range(config.distillation_iterations):
-            sample = self.draw(counts, rng=rng)
+        for sample in self.draw(counts, rng=rng):
             for _ in range(config.generator_steps):
                 self.step_generator(to_generator, network, experts, sample)
             self._step_student(to_student, network, experts, sample)
         return flatten_parameters(network)
 
-    def draw(self, counts: npt.NDArray[np.int64], *, rng: np.random.Generator) -> Sample:
-        """Draw noise and labels (eq. 5) and look the teachers' weights up (eq. 6)."""
+    def draw(self, counts: npt.NDArray[np.int64], *, rng: np.random.Generator) -> Iterator[Sample]:
+        """Yield noise, labels (eq. 5) and the teachers' weights (eq. 6) for each iteration."""
         config = self.config
         total = counts.sum(axis=0, keepdims=True)
         if config.label_sampler == "uniform":
             total = (total > 0).astype(np.int64)
         distribution = label_distribution(total)
-        labels = draw_labels(
+        shape = (config.distillation_iterations, config.distillation_batch_size)
+        drawn = draw_labels(
             distribution,
-            config.distillation_batch_size,
+            shape[0] * shape[1],
             stratified=config.distillation == "fedftg_code",
             rng=rng,
-        )
+        ).reshape(shape)
         weights = teacher_weights(counts)
         if config.teacher_weighting == "equal":
             weights = np.full_like(weights, 1 / len(weights))
-        noise = rng.standard_normal(
-            (config.distillation_batch_size, config.noise_dimension), dtype=np.float32
-        )
-        return Sample(
-            torch.from_numpy(noise),
-            torch.from_numpy(labels),
-            torch.from_numpy(weights[:, labels].astype(np.float32)),
-        )
+        for labels in drawn:
+            noise = rng.standard_normal((shape[1], config.noise_dimension), dtype=np.float32)
+            yield Sample(
+                torch.from_numpy(noise),
+                torch.from_numpy(labels),
+                torch.from_numpy(weights[:, labels].astype(np.float32)),
+            )
 
     def images(self, sample: Sample) -> Tensor:
         """Return G(z, y), one image a row of the sample (eq. 7)."""
@@ -174,7 +173,6 @@ class Distiller:
                 )
                 optimiser.zero_grad()
                 loss.backward()
-                self._clip(self.generator)
                 optimiser.step()
 
     def _generator_loss(
@@ -228,12 +226,7 @@ class Distiller:
                 loss = objectives.released_student_loss(guesses, logits, sample.weights)
             optimiser.zero_grad()
             loss.backward()
-            self._clip(student)
             optimiser.step()
-
-    def _clip(self, network: nn.Module) -> None:
-        if self.config.clip_norm is not None:
-            nn.utils.clip_grad_norm_(network.parameters(), self.config.clip_norm)
 
     def _loaded(self, parameters: Float32) -> nn.Module:
         network = copy.deepcopy(self._template)
