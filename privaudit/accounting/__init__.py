@@ -55,6 +55,7 @@ from privaudit.accounting.vector import (
     theorem2,
     vector_budget,
 )
+from privaudit.accounting.what_if import what_if_rows
 
 __all__ = [
     "Bracket",
@@ -105,4 +106,5 @@ __all__ = [
     "theorem2_delta_s",
     "upper_bound",
     "vector_budget",
+    "what_if_rows",
 ]

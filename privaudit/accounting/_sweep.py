@@ -127,7 +127,7 @@ class _Side:
         tried: tuple[float, float] | None = None
         for _ in range(5):
             guess = min(max(guess, low * (1 - _SLACK)), high * (1 + _SLACK))
-            value = profile(guess)
+            value = profile(guess) if guess > 0 else 0.0
             if not value > 0:
                 return None
             gap = math.log(value) - goal
@@ -206,7 +206,9 @@ def _between(
         coarse = 2 if epsilon0 <= _HALVED else 1
         return dataset_delta(n, epsilon0, others, epsilon, coarse=coarse)
 
-    lower = below.shown(n, pair, delta, right.lower, left.lower)
+    lower: float | None = right.lower
+    if left.lower != right.lower:
+        lower = below.shown(n, pair, delta, right.lower, left.lower)
     if lower is None:
         lower, others = dataset_epsilon(n, epsilon0, delta)
     return Swept(min(lower, upper), upper, others)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from privaudit.errors import ConfigurationError, PrivauditError
 
 __all__ = ["Bracket", "Direction", "NumericalError", "OutOfDomainError", "Status"]
+
+LEAST_EPSILON0: Final = 1e-12
+MOST_EPSILON0: Final = 100.0
 
 Status = Literal[
     "proven", "certified on a grid", "numerical", "conjectured", "claimed by the paper"
@@ -84,9 +87,16 @@ def check_delta(delta: float) -> None:
 
 
 def check_epsilon0(epsilon0: float) -> None:
-    """Raise :class:`OutOfDomainError` unless epsilon0 is finite and > 0."""
-    if not (epsilon0 > 0 and math.isfinite(epsilon0)):
-        raise OutOfDomainError(f"epsilon0 must be finite and > 0, got {epsilon0}")
+    """Raise :class:`OutOfDomainError` unless epsilon0 is in [1e-12, 100].
+
+    Below, differences of exp(epsilon0) and 1 lose their digits; above, powers of exp(epsilon0) in
+    some bounds leave double precision.
+    """
+    if not LEAST_EPSILON0 <= epsilon0 <= MOST_EPSILON0:
+        raise OutOfDomainError(
+            f"epsilon0 must be finite and > 0, from {LEAST_EPSILON0:g} to {MOST_EPSILON0:g} (where "
+            f"double precision holds the bounds), got {epsilon0:g}"
+        )
 
 
 def check_count(name: str, value: int, *, least: int = 1) -> None:

@@ -9,6 +9,8 @@ from typing import Literal
 
 from privaudit.accounting._vector import clone_harmonic
 from privaudit.accounting.bracket import (
+    LEAST_EPSILON0,
+    MOST_EPSILON0,
     OutOfDomainError,
     check_count,
     check_delta,
@@ -35,9 +37,8 @@ Level = Literal["coordinate", "local", "basic", "refined"]
 #: Largest cluster and number of rounds that the searches look at.
 _MOST_USERS = 2000
 _MOST_ROUNDS = 1_000_000
-#: Where epsilon0 is looked for: below, differences lose their digits; above, powers overflow.
-_LEAST_EPSILON0 = 1e-10
-_MOST_EPSILON0 = 100.0
+#: Where epsilon0 is looked for.
+_LEAST_EPSILON0, _MOST_EPSILON0 = 1e-10, MOST_EPSILON0
 
 
 def upper_bound(level: Level, *, n: int, epsilon0: float, delta: float, rounds: int = 1) -> float:
@@ -159,9 +160,11 @@ def _three_digits(bound: Callable[[float], float], target: float, low: float, hi
 
 def _solve(function: Callable[[float], float], goal: float) -> float:
     """Return epsilon0 at which an increasing function reaches the goal."""
-    low, high = 1e-12, 1.0
-    while function(high) < goal and high <= _MOST_EPSILON0:
+    low, high = LEAST_EPSILON0, 1.0
+    while high <= _MOST_EPSILON0 and function(high) < goal:
         low, high = high, 2 * high
+    if high > _MOST_EPSILON0:
+        return high
     while high - low > 1e-6 * high:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if function(middle) < goal else (low, middle)

@@ -23,9 +23,8 @@ __all__ = [
 
 #: Most cells of a table, and most values of one option.
 MOST_CELLS: Final = 100_000
-#: Below it differences of exp(epsilon0) and 1 lose their digits in some bounds.
+#: The domain of the bounds (privaudit.accounting.bracket), which is not imported to stay light.
 LEAST_EPSILON: Final = 1e-12
-#: Above it powers of exp(epsilon0) leave the range of double precision in some bounds.
 MOST_EPSILON: Final = 100.0
 #: Most users of a cluster: more only cost time.
 MOST_USERS: Final = 10_000_000
