@@ -56,8 +56,10 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
     described = result.results
     _, tests = simultaneous_confidence(described, confidence=config.confidence)
     findings = findings_of(described, confidence=config.confidence)
-    spent = budget(PACFL().events(result.main.transcript), delta=config.delta)
+    events = PACFL().events(result.main.transcript)
+    spent = budget(events, delta=config.delta)
     budgets = tuple(as_row(BudgetRow, row) for row in spent.rows)
+    what_if = tuple(as_row(BudgetRow, row) for row in what_if_rows(events, delta=config.delta))
     shown = empirical_rows(budgets, seed=config.seed, confidence=config.confidence)
     utilities = _utilities(result)
     exposures = [e.row for e in result.exposures]
@@ -87,7 +89,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         findings=tuple(findings),
         not_run=tuple(not_run_of(described) + result.not_run),
         exposure=tuple(exposures),
-        budgets=(*budgets, *shown),
+        budgets=(*budgets, *shown, *what_if),
         uncovered=uncovered_rows(
             spent.uncovered,
             parties=result.main.transcript.ids("user"),
