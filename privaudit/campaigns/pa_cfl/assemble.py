@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from privaudit.accounting import budget
+from privaudit.accounting import budget, what_if_rows
 from privaudit.campaigns.assembly import (
     as_row,
     run_warnings,
