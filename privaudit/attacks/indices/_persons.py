@@ -103,15 +103,17 @@ def place(
         known = known if known_rows is None else known.first(known_rows)
         at = observed.positions(known.ids, what="known records")
         records, indices = known.records, observed.indices[at]
+        reliability = np.ones(indices.shape[1])
     else:
         layout = layout_of(observed, facts)
         sample = align(view, observed, layout, held(facts.auxiliary), rng=rng)
-        records, indices = sample.records, sample.indices
+        records, indices, reliability = sample.records, sample.indices, sample.reliability
     predict = ridge(records[:, columns], indices, noise=noise)
     residual = predict.error + noise**2 * (predict.weights**2).sum(axis=0)
     variance = observed.indices.var(axis=0)
-    spread = residual + _FLOOR * variance
-    weights = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    # What an unreliable column does not share with the attacked run's is error as well.
+    spread = residual + (_FLOOR + 1 - reliability**2) * variance
+    weights = np.divide(reliability**2, spread, out=np.zeros_like(spread), where=spread > 0)
     return Placed(predict(values), weights)
 
 

@@ -33,7 +33,9 @@ Method = Literal["mean", "ridge", "procrustes", "gp", "table"]
 #: Rows predicted in one go: bounds the memory of kernels and tables.
 BLOCK = 8192
 #: Most pairs of a kernel regression: its cost grows with their cube.
-LARGEST_KERNEL = 2000
+LARGEST_KERNEL = 1000
+#: Components of the records on which a kernel's width and penalty are chosen.
+_COMPONENTS = 32
 _PENALTIES = np.logspace(-6, 3, 19)
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -229,20 +231,24 @@ def _gp(pairs: Pairs) -> Predictor:
     median = float(np.median(square[~np.eye(len(x), dtype=bool)])) if len(x) > 1 else 0.0
     if median == 0:
         return _mean(pairs)
-    best: tuple[float, float, Table] | None = None
+    # Width and penalty are chosen on the leading components of the records, which are cheaper.
+    components, strength, _ = np.linalg.svd(y, full_matrices=False)
+    leading = components[:, :_COMPONENTS] * strength[:_COMPONENTS]
+    best: tuple[float, float, Table, Table] | None = None
     for width in _WIDTHS:
         gamma = 1.0 / (2 * width**2 * median)
         values, vectors = np.linalg.eigh(np.exp(-gamma * square))
-        rotated = vectors.T @ y
+        rotated = vectors.T @ leading
         for penalty in _PENALTIES[_PENALTIES <= 10.0]:
             inverse = 1.0 / (np.maximum(values, 0.0) + penalty)
-            weights = vectors @ (inverse[:, None] * rotated)
             diagonal = (vectors**2) @ inverse
-            error = float(((weights / diagonal[:, None]) ** 2).sum())
+            left_out = (vectors @ (inverse[:, None] * rotated)) / diagonal[:, None]
+            error = float((left_out**2).sum())
             if best is None or error < best[0]:
-                best = error, gamma, weights
+                best = error, gamma, vectors, inverse
     assert best is not None
-    _, gamma, weights = best
+    _, gamma, vectors, inverse = best
+    weights = vectors @ (inverse[:, None] * (vectors.T @ y))
 
     def predict(indices: Table) -> Table:
         result = np.empty((len(indices), mean.size))

@@ -29,6 +29,7 @@ Table = npt.NDArray[np.float64]
 
 #: Most auxiliary records that are used: more cost time and change the codebooks little.
 LARGEST_SAMPLE = 20_000
+_QUANTILES = np.linspace(0.0, 1.0, 201)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,17 @@ class AlignedSample:
     ----------
     records : ndarray of float64, shape (records, columns)
     indices : ndarray of float64, shape (records, index columns)
-        In the signs of the attacked run.
+        In the signs of the attacked run, and with its marginals.
+    reliability : ndarray of float64, shape (index columns,)
+        How well each column's correlations with the others agree with the attacked run's, in
+        [0, 1]: low where the own codebook ended with another axis.
     agreement : float
         Correlation of the two runs' correlations between columns; 1 for the same population.
     """
 
     records: Table
     indices: Table
+    reliability: Table
     agreement: float
 
 
@@ -110,7 +115,9 @@ def align(
 
     Codebooks end in different local optima, of which some have other axes than the attacked run's.
     So the steps are run several times; the run whose columns correlate most like the observed ones
-    is taken, and then single subspaces of other runs that fit better.
+    is taken, and then single subspaces of other runs that fit better. Last, each column is mapped
+    monotonically so that its quantiles are those observed: it is the same quantity, of the same
+    population.
 
     Raises
     ------
@@ -137,7 +144,22 @@ def align(
     for _ in range(2):
         for columns in observed.subspaces:
             _replace_if_nearer(best, columns, simulated, wanted)
-    return AlignedSample(records, best, _agreement(wanted, correlations(best)))
+    found = correlations(best)
+    upper = np.triu_indices(len(wanted), 1)
+    return AlignedSample(
+        records=records,
+        indices=_with_marginals(best, observed.indices),
+        reliability=_reliability(wanted, found),
+        agreement=_correlation(wanted[upper], found[upper]),
+    )
+
+
+def _with_marginals(table: Table, like: Table) -> Table:
+    result = np.empty_like(table)
+    for j, (column, wanted) in enumerate(zip(table.T, like.T, strict=True)):
+        levels, first = np.unique(np.quantile(column, _QUANTILES), return_index=True)
+        result[:, j] = np.interp(column, levels, np.quantile(wanted, _QUANTILES)[first])
+    return result
 
 
 def _replace_if_nearer(
@@ -200,9 +222,17 @@ def _embed(
     return result
 
 
-def _agreement(wanted: Table, found: Table) -> float:
-    upper = np.triu_indices(len(wanted), 1)
-    a, b = wanted[upper], found[upper]
+def _reliability(wanted: Table, found: Table) -> Table:
+    if len(wanted) < 3:
+        # Two columns have one correlation between them, which tells nothing of either.
+        return np.ones(len(wanted))
+    rows = range(len(wanted))
+    each = [_correlation(np.delete(wanted[j], j), np.delete(found[j], j)) for j in rows]
+    return np.maximum(each, 0.0)
+
+
+def _correlation(a: Table, b: Table) -> float:
+    """Return the correlation of two lists of numbers, 0 where one does not vary."""
     if len(a) < 2 or a.std() == 0 or b.std() == 0:
         return 0.0
     return float(np.corrcoef(a, b)[0, 1])
