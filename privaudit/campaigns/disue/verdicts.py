@@ -52,7 +52,7 @@ def smallest_by_variant(findings: Sequence[Finding]) -> list[tuple[str, str, int
     by_variant: dict[str, list[Finding]] = {}
     for f in findings:
         if f.title.startswith("Clients' models under '") and f.metric == "models recovered exactly":
-            by_variant.setdefault(f.title.split("'")[3], []).append(f)
+            by_variant.setdefault(f.title.split("'")[2], []).append(f)
     for variant, found in by_variant.items():
         breached = [f for f in found if f.verdict == "breached"]
         least = min((f.coalition_size for f in breached), default=None)
