@@ -23,6 +23,7 @@ from disue_runs import (
 )
 
 from privaudit.protocols.disue import DisUE, DisUEConfig, kinds
+from privaudit.secure_computation.integers import PURE_PYTHON, backend
 from privaudit.testing import check_protocol
 
 HELPER, SECOND, DEALER = kinds.KEY_HELPER, kinds.SECOND_SERVER, kinds.DEALER
@@ -294,6 +295,18 @@ def test_keys_are_held_by_whom_the_variant_gives_them() -> None:
     assert "round-1/pcsc-secret" not in relay.secrets[last]
     held = {shared.secrets[p]["pcsc-secret"].tobytes() for p in (HELPER, *shared.ids("user"))}
     assert len(held) == 1
+
+
+def test_a_run_without_gmpy2_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    for pure in ("0", "1"):
+        monkeypatch.setenv(PURE_PYTHON, pure)
+        runs.append(execute(federation(), rounds=1, participation=0.3, distillation="none"))
+    assert backend() == "python"
+    for found, expected in zip(*(run.transcript.messages for run in runs), strict=True):
+        assert found.kind == expected.kind
+        for name, array in expected.arrays.items():
+            np.testing.assert_array_equal(found.arrays[name], array)
 
 
 CONFORMING: tuple[dict[str, Any], ...] = (
