@@ -39,7 +39,7 @@ GALLERY = 5
 LAGS = (1, 5)
 ANCHORS = 5
 #: Rounds of runs with sampled clients; each of the last is attacked with all before it known.
-LONG, ATTACKED = 60, 3
+LONG, ATTACKED = 60, 2
 
 Defence = Callable[[Matrix, np.random.Generator], Matrix]
 DEFENCES: Mapping[str, Defence] = {

@@ -20,7 +20,7 @@ __all__ = ["SimilarityLinking"]
 
 #: Of rows matched to a gallery with shuffled entries, so many fall below the bound of presence.
 _LEVEL = 0.05
-_NULL_DRAWS = 5
+_NULL_DRAWS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,19 +56,20 @@ class SimilarityLinking:
     anchors : tuple of (pseudonym, client)
         What the adversary knows beforehand (for ``"anchors"``); these are no targets.
     starts : int
-        Random starts of ``"qap"`` besides the one from sorted rows; with IID clients a few find
-        only local optima.
+        Most random starts of ``"qap"`` besides the one from sorted rows. Skewed clients need few;
+        with IID clients or few of all in a round a few find only local optima.
     open_set : bool
         Whether a pseudonym may be declared not to be in the gallery, value -1. It is unless the
         median of its row's squared differences lies below the 5 % quantile of those that the same
-        method gets on the gallery with its entries shuffled.
+        method gets on the gallery with its entries shuffled. Where the gallery has every user of
+        the run, nobody is absent.
     """
 
     gallery_round: int | None = None
     history: bool = False
     method: Literal["qap", "sorted", "anchors"] = "qap"
     anchors: tuple[tuple[PartyId, PartyId], ...] = ()
-    starts: int = 30
+    starts: int = 200
     open_set: bool = False
 
     name: ClassVar[str] = "reidentification/similarity-linking"
@@ -104,7 +105,7 @@ class SimilarityLinking:
         problem = self._problem(view)
         found, agreement = self._match(problem, problem.gallery, rng)
         absent = found < 0
-        if self.open_set:
+        if self.open_set and len(problem.gallery_ids) < _users(view):
             absent |= _misfits(problem, problem.gallery, found) > self._bound(problem, rng)
         count = len(found)
         pairs = max(1, count * (count - 1) // 2)
@@ -123,7 +124,7 @@ class SimilarityLinking:
                     / pairs,
                     "gallery-clients": float(len(problem.gallery_ids)),
                     "gallery-pairs-known": _share_known(problem.known),
-                    "starts-in-agreement": agreement,
+                    "searches-in-agreement": agreement,
                 }
             ),
         )
@@ -138,8 +139,8 @@ class SimilarityLinking:
         drawn = rng.permutation(free)[: len(names)]
         order[rng.permutation(len(names))[: len(drawn)]] = drawn
         if self.open_set:
-            users = sum(party.role == "user" for party in view.parties)
-            order[rng.random(len(names)) >= len(problem.gallery_ids) / users] = -1
+            share = len(problem.gallery_ids) / _users(view)
+            order[rng.random(len(names)) >= share] = -1
         return Guesses(
             target_ids=tuple(problem.probes[i] for i in names),
             values=_positions(view, problem, order),
@@ -250,6 +251,10 @@ def _margins(table: matching.Matrix, found: matching.Matching) -> npt.NDArray[np
     others[np.arange(len(rows)), found[rows]] = np.inf
     margins[rows] = others.min(axis=1) - own
     return margins
+
+
+def _users(view: View) -> int:
+    return sum(party.role == "user" for party in view.parties)
 
 
 def _share_known(known: matching.Mask) -> float:
