@@ -31,6 +31,16 @@ def test_cluster_models_are_means_and_their_average_starts_distillation(variant:
         np.testing.assert_array_equal(message.arrays["parameters"], run.server("global-model", 1))
 
 
+def test_without_distillation_the_global_model_is_that_of_fedavg_whatever_the_groups() -> None:
+    for clustering in ("affinity-propagation", "pacfl"):
+        run = execute(federation(), similarity="plain", clustering=clustering, distillation="none")
+        for t in (1, 2):
+            # All clients have as many records.
+            mean = run.true("parameters", t).astype(np.float64).mean(axis=0)
+            assert run.server("global-model", t) == pytest.approx(mean, abs=1e-6)
+        assert "generator" not in str(run.transcript.secrets[SERVER].keys())
+
+
 def test_masked_models_add_up_to_the_cluster_and_a_lonely_one_is_plain() -> None:
     run, lonely, masked = run_of("secagg"), 0, 0
     for t in (1, 2):
