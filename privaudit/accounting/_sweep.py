@@ -3,7 +3,8 @@ r"""Brackets of one shuffled coordinate for many cluster sizes at once.
 A bound for a few sizes is solved; between them the answer is guessed by interpolation, and then
 *shown*: one evaluation of the divergence at the guess proves it on its side, and the known slope
 tells how far it is from the place where it would equal delta. A guess that does not hold is moved
-and tried again. So every bound is valid by itself, and within 1e-4 of what a single query answers.
+and tried again. So every bound is valid by itself; upper bounds are within 1e-4 of what a single
+query answers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from privaudit.accounting._blanket import (
 )
 from privaudit.accounting._blanket import _same_sign_delta as same_sign_delta
 
-__all__ = ["Swept", "sweep"]
+__all__ = ["Swept", "sweep", "upper_epsilon"]
 
 #: Cluster sizes between two that are solved are at most so far apart, as a ratio.
 _RATIO = 1.6
@@ -33,6 +34,8 @@ _SLACK = 5e-5
 #: The lower bound's lattice is halved up to this epsilon0; beyond, that costs more than the slack.
 _HALVED = 2.0
 _CELLS = 6
+#: Below so small a relative difference shuffling counts as useless.
+_VOID = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,21 @@ def _monotone(sizes: Sequence[int], found: dict[int, Swept]) -> dict[int, Swept]
     }
 
 
+def upper_epsilon(n: int, epsilon0: float, delta: float) -> float:
+    r"""Return the exact-blanket bound, or epsilon0 at once where it is the same to 1e-5.
+
+    With probability :math:`(1-\gamma)^{n-1}` nobody else is in the blanket, and the divergence is
+    that of the Laplace mechanism itself: the blanket's delta is at least
+    :math:`(1-\gamma)^{n-1}(1-e^{(\varepsilon-\varepsilon_0)/2})`.
+    """
+    nobody = math.exp((n - 1) * math.log1p(-math.exp(-epsilon0 / 2)))
+    if nobody > delta and -2 * math.log1p(-delta / nobody) <= _VOID * epsilon0:
+        return epsilon0
+    return blanket_epsilon(n, epsilon0, delta)
+
+
 def _solved(n: int, epsilon0: float, delta: float) -> Swept:
-    upper = blanket_epsilon(n, epsilon0, delta)
+    upper = upper_epsilon(n, epsilon0, delta)
     lower, others = dataset_epsilon(n, epsilon0, delta)
     return Swept(min(lower, upper), upper, others)
 
@@ -199,7 +215,7 @@ def _between(
     elif covered.at(n):
         upper = above.shown(n, blanket, delta, right.upper, left.upper)
     if upper is None:
-        upper = blanket_epsilon(n, epsilon0, delta)
+        upper = upper_epsilon(n, epsilon0, delta)
     others = left.others
 
     def pair(epsilon: float) -> float:
@@ -207,7 +223,9 @@ def _between(
         return dataset_delta(n, epsilon0, others, epsilon, coarse=coarse)
 
     lower: float | None = right.lower
-    if left.lower != right.lower:
+    if left.others != right.others:
+        lower = None
+    elif left.lower != right.lower:
         lower = below.shown(n, pair, delta, right.lower, left.lower)
     if lower is None:
         lower, others = dataset_epsilon(n, epsilon0, delta)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from privaudit.accounting._blanket import blanket_epsilon, dataset_epsilon
-from privaudit.accounting._sweep import sweep
+from privaudit.accounting._blanket import dataset_epsilon
+from privaudit.accounting._sweep import sweep, upper_epsilon
 from privaudit.accounting.bracket import (
     Bracket,
     OutOfDomainError,
@@ -61,7 +61,7 @@ def coordinate_upper(n: int, epsilon0: float, delta: float) -> float:
     0.888
     """
     _check(n, epsilon0, delta)
-    return blanket_epsilon(n, epsilon0, delta)
+    return upper_epsilon(n, epsilon0, delta)
 
 
 def coordinate_bracket(n: int, epsilon0: float, delta: float) -> Bracket:
@@ -83,8 +83,9 @@ def coordinate_bracket(n: int, epsilon0: float, delta: float) -> Bracket:
 def coordinate_brackets(sizes: Sequence[int], epsilon0: float, delta: float) -> dict[int, Bracket]:
     """Bracket epsilon of one coordinate for many cluster sizes, faster than one by one.
 
-    Every bound is shown by itself; it may lie up to 1e-4 (relative) further out than that of
-    :func:`coordinate_bracket`.
+    Every bound is shown by itself. Upper bounds may lie up to 1e-4 (relative) further out than
+    those of :func:`coordinate_bracket`; lower bounds up to 1 %, since between sizes that are solved
+    only the pair of data sets that is the best one around is tried.
 
     Parameters
     ----------
