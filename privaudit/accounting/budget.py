@@ -152,7 +152,7 @@ def budget(events: Sequence[PrivacyEvent], *, delta: float, colluding_users: int
         uncovered=uncovered,
         user_level_epsilon=(rows[-1].upper or 0.0) if rows else math.inf if uncovered else 0.0,
         user_level_sentence=_sentence(uncovered),
-        worst_user=worst[0][0] if worst else "",
+        worst_user=worst[0][0] if worst else worst_releases(covered)[1] if covered else "",
         flags=tuple(_flags(vectors, chosen, rows, colluding_users)),
     )
 

@@ -115,7 +115,7 @@ def plot_bytes(curves: Sequence[Curve], *, title: str, format: str) -> bytes:
 
 def _scale(axes: object, sizes: Sequence[int], heights: Sequence[float]) -> None:
     from matplotlib.axes import Axes
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     assert isinstance(axes, Axes)
     if sizes[-1] > _SPREAD * sizes[0]:
@@ -127,3 +127,8 @@ def _scale(axes: object, sizes: Sequence[int], heights: Sequence[float]) -> None
         axes.xaxis.minorticks_off()
     elif axes.get_xscale() == "linear":
         axes.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
+    else:
+        # Cluster sizes are read as numbers, not as powers of ten.
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())

@@ -182,7 +182,7 @@ def show_budget(account: Budget, *, events: int) -> None:
                 for row in account.rows
             ],
             legend=[
-                f"Worst-off user: {account.worst_user}.",
+                *([f"Worst-off user: {account.worst_user}."] if account.worst_user else []),
                 *(f"{i}. [{status}] {what}" for i, (what, status) in enumerate(statuses, 1)),
                 "n: users in the cluster. T: rounds; above 1, the total of the worst-off user. "
                 "Upper bounds are rounded up, lower bounds down.",
