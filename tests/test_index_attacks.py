@@ -387,3 +387,15 @@ def test_columns_are_assigned_to_the_subspace_that_determines_them() -> None:
 def test_every_method_stands_two_pairs_that_are_alike(method: Any) -> None:
     pairs = Pairs(np.zeros((2, 2)), np.ones((2, 3)), (np.array([0, 1]),), (np.array([0, 1, 2]),))
     np.testing.assert_allclose(fit(method, pairs)(np.ones((4, 2))), np.ones((4, 3)))
+
+
+def test_ridge_with_fewer_pairs_than_columns_does_not_do_worse_than_the_mean() -> None:
+    table, _ = table_of("digits")
+    errors = []
+    for seed in FIVE:
+        order = np.random.default_rng(seed).permutation(len(table))
+        known, rest = table[order[:20]], table[order[20:]]
+        guess = ridge(known[:, :32], known[:, 32:])(rest[:, :32])
+        true = rest[:, 32:]
+        errors.append(((guess - true) ** 2).sum() / ((true - true.mean(axis=0)) ** 2).sum())
+    assert np.mean(errors) <= 1.0  # choosing each output's penalty by itself gave 5.5

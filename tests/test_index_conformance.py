@@ -11,7 +11,9 @@ from index_runs import Run, attacked, digits_run, mean, run_on, table_of, truth_
 
 from privaudit import plugins
 from privaudit.attacks.base import Knowledge
+from privaudit.attacks.control import leaked
 from privaudit.attacks.indices import (
+    OUTSIDER,
     PRESETS,
     AuxiliaryAlignment,
     ClusterAttribute,
@@ -288,3 +290,26 @@ def test_knowledge_that_does_not_fit_together_is_refused(make: Any) -> None:
 def test_frequencies_alone_do_worse_than_the_mean_record() -> None:
     run = digits_run(rows=898)
     assert mean(normalised_error(*attacked(run, FrequencyMatching(), "server_aux"))) >= 1.0
+
+
+def test_a_leak_changes_nothing_for_those_who_took_part() -> None:
+    run = small_run()
+    model = PRESETS["server_plus_A"]
+    plain = run.view("server_plus_A")
+    after = run.view("outsider_known")
+    transcript = leaked(
+        run.transcript,
+        kinds=(kinds.INDICES,),
+        ids=kinds.ROWS,
+        outsider=OUTSIDER,
+        rng=np.random.default_rng(0),
+    )
+    view = transcript.view(model.coalition(transcript))
+    assert len(view.messages) > len(plain.messages)
+    one, two = (
+        CodeRecovery().run(v, knowledge=Knowledge(), rng=np.random.default_rng(0))
+        for v in (plain, view)
+    )
+    for a, b in zip(one.values, two.values, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert {m.receiver for m in after.messages} == {OUTSIDER}

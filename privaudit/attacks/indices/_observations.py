@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 #: Kinds of uploads that attacks on indices read: scaled indices, or bare codes.
 READS: tuple[str, ...] = (kinds.INDICES, kinds.CODES)
+#: Array of row ids in a leaked copy, see :func:`privaudit.attacks.control.leaked`.
+_ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +111,12 @@ def observe(view: View, *, round: int | None = None) -> ObservedIndices:
     InvalidDataError
         If the uploads' rows differ in number.
     """
-    uploads = [m for m in view.messages if m.kind in READS]
+    # A leaked copy names its sender, who did not send it and does not know of it.
+    uploads = [
+        m
+        for m in view.messages
+        if m.kind in READS and (_ROWS not in m.specs or m.receiver in view.coalition.members)
+    ]
     rounds = sorted({m.round for m in uploads if m.round is not None})
     chosen = round if round is not None else next(iter(rounds), None)
     uploads = [m for m in uploads if m.round == chosen]
@@ -131,7 +138,7 @@ def observe(view: View, *, round: int | None = None) -> ObservedIndices:
         end += table.shape[1]
         parts.append(table)
     rows = {len(part) for part in parts}
-    ids = np.asarray(uploads[0].arrays.get("rows", view.public_arrays.get(kinds.ROWS)))
+    ids = np.asarray(uploads[0].arrays.get(_ROWS, view.public_arrays.get(kinds.ROWS)))
     if len(rows) != 1 or ids.shape != (len(parts[0]),):
         raise InvalidDataError(
             f"uploads of {sorted(rows)} rows and row ids of shape {ids.shape} are not aligned"

@@ -126,7 +126,7 @@ class LinearMap:
 
 
 def ridge(inputs: Table, outputs: Table, *, noise: float = 0.0) -> LinearMap:
-    r"""Ridge regression :math:`\hat y=\mu+W(x-\bar x)`, the penalty of each output by GCV.
+    r"""Ridge regression :math:`\hat y=\mu+W(x-\bar x)`, each output's penalty by GCV.
 
     Inputs are not scaled: a column that hardly varies among the pairs would get a large weight,
     and with it whatever it does elsewhere. If the map is to be applied to inputs with Gaussian
@@ -135,6 +135,8 @@ def ridge(inputs: Table, outputs: Table, *, noise: float = 0.0) -> LinearMap:
     """
     centre, mean = inputs.mean(axis=0), outputs.mean(axis=0)
     u, s, vt = np.linalg.svd(inputs - centre, full_matrices=False)
+    kept = s > 1e-10 * s.max(initial=0.0)
+    u, s, vt = u[:, kept], s[kept], vt[kept]
     largest = float((s**2).max(initial=0.0))
     if largest == 0:
         weights = np.zeros((inputs.shape[1], mean.size))
@@ -143,18 +145,23 @@ def ridge(inputs: Table, outputs: Table, *, noise: float = 0.0) -> LinearMap:
     projected = (u.T @ centred) ** 2
     # What lies outside the span of the inputs is left over under every penalty.
     beyond = np.maximum((centred**2).sum(axis=0) - projected.sum(axis=0), 0.0)
-    best = np.zeros(mean.size)
+    # Few rows say too little of each output by itself: then one penalty serves all.
+    few = len(inputs) < 2 * inputs.shape[1]
+    best, errors = np.zeros(mean.size), np.zeros(mean.size)
     least = np.full(mean.size, np.inf)
     for penalty in _PENALTIES * largest:
         shrink = s**2 / (s**2 + penalty)
         residual = ((1 - shrink) ** 2) @ projected + beyond
-        freedom = 1.0 - (1.0 + float(shrink.sum())) / len(inputs)
-        error = residual / (len(inputs) * max(freedom, 1e-3) ** 2)
-        best = np.where(error < least, penalty, best)
-        least = np.minimum(error, least)
+        # With fewer rows than columns this goes to zero with the penalty, as the residual does.
+        freedom = max(1.0 - (1.0 + float(shrink.sum())) / len(inputs), 1e-9)
+        error = residual / (len(inputs) * freedom**2)
+        judged = np.full(mean.size, error.mean()) if few else error
+        better = judged < least
+        best, errors = np.where(better, penalty, best), np.where(better, error, errors)
+        least = np.minimum(judged, least)
     best += len(inputs) * noise**2
     weights = vt.T @ ((s[:, None] / (s[:, None] ** 2 + best)) * (u.T @ centred))
-    return LinearMap(centre, weights, mean, least)
+    return LinearMap(centre, weights, mean, errors)
 
 
 def _mean(pairs: Pairs) -> Predictor:
