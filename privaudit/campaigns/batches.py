@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -17,7 +18,7 @@ from typing import Protocol
 
 from privaudit.campaigns.cells import Cell, CellStore, Measurement, measure
 from privaudit.campaigns.runs import RecordedRun, recorded
-from privaudit.campaigns.simulation import SimulationConfig
+from privaudit.campaigns.simulation import AnySimulationConfig, simulation_config
 
 __all__ = ["Batch", "HasCell", "measure_batches"]
 
@@ -39,7 +40,7 @@ class Batch:
     ----------
     folder : Path
         Of the run.
-    config : SimulationConfig
+    config : SimulationConfig or VerticalSimulationConfig
         By which it was recorded.
     plan : callable
         Gives the cells of a run in a fixed order; a module-level function or a partial of one,
@@ -47,13 +48,14 @@ class Batch:
     """
 
     folder: Path
-    config: SimulationConfig
+    config: AnySimulationConfig
     plan: Callable[[RecordedRun], Sequence[HasCell]]
 
 
 @lru_cache(maxsize=4)
 def _read(folder: Path, config: str, data_root: Path | None) -> RecordedRun:
-    return recorded(SimulationConfig.model_validate_json(config), folder, data_root=data_root)
+    resolved = simulation_config(json.loads(config), where=str(folder))
+    return recorded(resolved, folder, data_root=data_root)
 
 
 def _run(batch: Batch, data_root: Path | None) -> RecordedRun:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from safetensors import SafetensorError
@@ -17,14 +18,34 @@ from safetensors.numpy import load_file, save
 from privaudit import __version__
 from privaudit.attacks.base import Attack, Guesses, Knowledge
 from privaudit.attacks.control import deranged
+from privaudit.campaigns.fingerprints import fingerprint
 from privaudit.errors import PrivauditError, UnmetRequirementsError
 from privaudit.reports import replace_file
 from privaudit.scoring.estimate import Scores
-from privaudit.transcript import Coalition, Transcript, Truth
+from privaudit.transcript import Coalition, Transcript, Truth, View
 
-__all__ = ["Cell", "CellStore", "Measurement", "ScoreTriple", "Scorer", "attack_options", "measure"]
+__all__ = [
+    "Cell",
+    "CellStore",
+    "Control",
+    "Measurement",
+    "ScoreTriple",
+    "Scorer",
+    "attack_options",
+    "measure",
+]
 
 Scorer = Callable[[Guesses, Truth], Scores]
+
+
+class Control(Protocol):
+    """The control experiment: makes the view in which whose message is whose is wrong."""
+
+    def __call__(self, view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> View:
+        """Return the view with the payloads of some kinds exchanged."""
+        ...
+
+
 Status = Literal["measured", "not-applicable", "failed"]
 
 
@@ -50,6 +71,11 @@ class Cell:
         What a reader must know of the run, for example ``"k = 0.25 % of d"``.
     keep_guesses : bool
         Whether the guesses are stored too (for galleries).
+    control : Control
+        By default payloads are exchanged among senders; a module-level function or a partial of
+        one with plain numbers, whose name and numbers enter the key.
+    targets : frozenset of str or None
+        The targets that are scored and stored; all that the attack guesses if None.
     """
 
     attack: Attack
@@ -63,28 +89,33 @@ class Cell:
     setting: str = ""
     keep_guesses: bool = False
     seed: int = 0
+    control: Control = deranged
+    targets: frozenset[str] | None = None
 
     def key(self) -> str:
         """Return the SHA-256 of everything that the result depends on."""
-        auxiliary = self.knowledge.auxiliary
-        known = hashlib.sha256()
-        if auxiliary is not None:
-            known.update(auxiliary.images.tobytes() + auxiliary.labels.tobytes())
-        if self.knowledge.parameters is not None:
-            known.update(self.knowledge.parameters.tobytes())
         specification = {
             "privaudit": __version__,
             "attack": [self.attack.name, self.attack.version, attack_options(self.attack)],
             "coalition": sorted(self.coalition.members),
             "capabilities": sorted(self.coalition.capabilities),
             "view": self.digest,
-            "knowledge": [repr(self.knowledge.model), known.hexdigest()],
+            "knowledge": fingerprint(self.knowledge),
             "scorers": [name for name, _, _ in self.scorers],
             "guesses": self.keep_guesses,
             "seed": self.seed,
+            "control": _named(self.control),
+            "targets": None if self.targets is None else sorted(self.targets),
         }
         text = json.dumps(specification, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _named(control: Control) -> list[Any]:
+    """Return the name and settings of a control experiment as JSON values."""
+    if isinstance(control, partial):
+        return [control.func.__qualname__, dict(control.keywords)]
+    return [getattr(control, "__qualname__", type(control).__qualname__)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +165,10 @@ def measure(cell: Cell) -> Measurement:
         view.require(cell.attack.requires, attack=cell.attack.name)
         streams = np.random.default_rng([cell.seed, 3]).spawn(4)
         knowledge = cell.knowledge
-        guesses = cell.attack.run(view, knowledge=knowledge, rng=streams[0])
-        prior = cell.attack.baseline(view, knowledge=knowledge, rng=streams[1])
-        swapped = deranged(view, kinds=cell.attack.reads, rng=streams[2])
-        control = cell.attack.run(swapped, knowledge=knowledge, rng=streams[3])
+        guesses = _of_targets(cell, cell.attack.run(view, knowledge=knowledge, rng=streams[0]))
+        prior = _of_targets(cell, cell.attack.baseline(view, knowledge=knowledge, rng=streams[1]))
+        swapped = cell.control(view, kinds=cell.attack.reads, rng=streams[2])
+        control = _of_targets(cell, cell.attack.run(swapped, knowledge=knowledge, rng=streams[3]))
         triples = tuple(
             ScoreTriple(
                 name,
@@ -164,6 +195,19 @@ def measure(cell: Cell) -> Measurement:
         dict(guesses.diagnostics),
         time.perf_counter() - started,
         kept,
+    )
+
+
+def _of_targets(cell: Cell, guesses: Guesses) -> Guesses:
+    """Return the guesses of the targets that the cell names."""
+    if cell.targets is None:
+        return guesses
+    kept = [i for i, target in enumerate(guesses.target_ids) if target in cell.targets]
+    return Guesses(
+        tuple(guesses.target_ids[i] for i in kept),
+        tuple(guesses.values[i] for i in kept),
+        guesses.scores[kept],
+        guesses.diagnostics,
     )
 
 

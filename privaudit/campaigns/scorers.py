@@ -8,6 +8,7 @@ import numpy as np
 
 from privaudit.attacks.base import Attack
 from privaudit.campaigns.cells import Scorer
+from privaudit.campaigns.records import record_scorers
 from privaudit.campaigns.runs import RecordedRun
 from privaudit.scoring.labels import dominant_label, label_accuracy, label_overlap
 from privaudit.scoring.linking import link_accuracy
@@ -77,6 +78,8 @@ def scorers_for(attack: Attack, run: RecordedRun) -> Named:
     if run.truth is None:
         return ()
     family, _, _ = attack.name.partition("/")
+    if family == "indices":
+        return record_scorers(attack)
     if family == "inversion" or attack.name == "cryptanalysis/pcsc-inversion":
         return image_scorers(run)
     if attack.name == "reconstruction/similarity-gram":
