@@ -8,10 +8,10 @@ from scipy import stats
 
 from privaudit.attacks.base import Guesses
 from privaudit.errors import ConfigurationError
-from privaudit.scoring.estimate import Estimate
+from privaudit.scoring.estimate import Estimate, Scores
 from privaudit.transcript import Truth
 
-__all__ = ["membership_auc", "true_positives_at"]
+__all__ = ["auc_scores", "hit_scores", "membership_auc", "true_positives_at"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -103,13 +103,7 @@ def true_positives_at(
         As :func:`membership_auc`; also if there are too few others for the rate.
     """
     members, others = _split(guesses, truth)
-    allowed = int(np.floor(false_positives * len(others) + 1e-9))
-    if allowed < 1:
-        raise ConfigurationError(
-            f"a false-positive rate of {false_positives:g} needs {round(1 / false_positives)} "
-            f"others or more, got {len(others)}"
-        )
-    threshold = np.sort(others)[::-1][allowed]
+    threshold = _threshold(others, false_positives)
     hits = int((members > threshold).sum())
     interval = stats.binomtest(hits, len(members)).proportion_ci(confidence, method="exact")
     return Estimate(
@@ -121,4 +115,69 @@ def true_positives_at(
         n=len(members),
         failed=0,
         method=f"Clopper-Pearson at the threshold of {len(others)} others",
+    )
+
+
+def _threshold(others: Float64, false_positives: float) -> float:
+    allowed = int(np.floor(false_positives * len(others) + 1e-9))
+    if allowed < 1:
+        raise ConfigurationError(
+            f"a false-positive rate of {false_positives:g} needs {round(1 / false_positives)} "
+            f"others or more, got {len(others)}"
+        )
+    return float(np.sort(others)[::-1][allowed])
+
+
+def auc_scores(guesses: Guesses, truth: Truth) -> Scores:
+    """Score candidates so that their mean is the area under the ROC curve.
+
+    A member's part is the share of the others that score below it, another's the share of the
+    members above it; deviations from the area are weighted by the inverse share of the group
+    among the candidates. These are the pseudo-values of the infinitesimal jackknife: the variance
+    of their mean is that of DeLong, DeLong and Clarke-Pearson (Biometrics 44, 1988). A single one
+    may lie outside [0, 1].
+
+    Raises
+    ------
+    KeyError, ConfigurationError
+        As :func:`membership_auc`.
+    """
+    members, others = _split(guesses, truth)
+    above = _shares_below(others, members)
+    below = 1 - _shares_below(members, others)
+    area, total = float(above.mean()), len(members) + len(others)
+    parts = {
+        True: iter(area + (above - area) * total / len(members)),
+        False: iter(area + (below - area) * total / len(others)),
+    }
+    return Scores(
+        metric="membership AUC",
+        statistic="mean",
+        per_target={
+            person: float(next(parts[bool(truth.get(person, "member"))]))
+            for person in guesses.target_ids
+        },
+    )
+
+
+def _shares_below(reference: Float64, scores: Float64) -> Float64:
+    """Return for each score the share of the reference below it, ties counting one half."""
+    ordered = np.sort(reference)
+    places = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
+    result: Float64 = places / (2 * len(ordered))
+    return result
+
+
+def hit_scores(guesses: Guesses, truth: Truth, *, false_positives: float = 0.01) -> Scores:
+    """Score 1 for each member above all but a few of the others, as :func:`true_positives_at`."""
+    _, others = _split(guesses, truth)
+    threshold = _threshold(others, false_positives)
+    return Scores(
+        metric=f"true positives at {false_positives:.0%} false positives",
+        statistic="proportion",
+        per_target={
+            person: float(float(value) > threshold)
+            for person, value in zip(guesses.target_ids, guesses.values, strict=True)
+            if bool(truth.get(person, "member"))
+        },
     )

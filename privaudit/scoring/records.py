@@ -26,6 +26,7 @@ __all__ = [
     "linked_within",
     "normalised_error",
     "person_truth",
+    "record_identification",
     "record_psnr",
     "singled_out",
 ]
@@ -158,6 +159,34 @@ def record_psnr(
         metric="PSNR (dB)",
         statistic="mean",
         per_target=dict(zip(guesses.target_ids, value.tolist(), strict=True)),
+    )
+
+
+def record_identification(
+    guesses: Guesses, truth: Truth, *, parties: Sequence[PartyId] | None = None
+) -> Scores:
+    """Score 1 where a guess is nearer to its own record than to every other of the run.
+
+    An equally near record counts against it. Parameters and errors as :func:`normalised_error`.
+    """
+    rows = _Rows.of(guesses, truth, parties)
+    every = np.concatenate([features for _, features in rows.parts], axis=1).astype(np.float64)
+    square = (every**2).sum(axis=1)
+    nearest = np.empty(len(rows.places))
+    for part, guess, _ in rows.blocks(guesses):
+        at = rows.places[part]
+        for start in range(0, len(at), 64):
+            some, own = guess[start : start + 64], at[start : start + 64]
+            # Half the squared distance, less what all records share.
+            distance = square[None] / 2 - some @ every.T
+            mine = np.take_along_axis(distance, own[:, None], axis=1)[:, 0].copy()
+            np.put_along_axis(distance, own[:, None], np.inf, axis=1)
+            found = np.isfinite(some).all(axis=1) & (mine < distance.min(axis=1) - 1e-9)
+            nearest[part.start + start : part.start + start + len(own)] = found
+    return Scores(
+        metric="identification",
+        statistic="proportion",
+        per_target=dict(zip(guesses.target_ids, nearest.tolist(), strict=True)),
     )
 
 
