@@ -10,6 +10,7 @@ import numpy.typing as npt
 __all__ = ["agreement", "clustering_quality", "influence_shares", "normalised_error"]
 
 Labels = npt.NDArray[np.integer]
+_BLOCK = 4096
 
 
 def clustering_quality(found: Labels, truth: Labels) -> dict[str, float]:
@@ -64,8 +65,11 @@ def normalised_error(
     features: npt.NDArray[np.floating], guesses: npt.NDArray[np.floating]
 ) -> float:
     """Return squared error over that of the mean row: 0 is perfect, 1 as good as the mean."""
-    centred = features - features.mean(axis=0, dtype=np.float64)
-    total = float(np.einsum("ij,ij->", centred, centred))
-    difference = features.astype(np.float64) - guesses
-    error = float(np.einsum("ij,ij->", difference, difference))
+    mean = features.mean(axis=0, dtype=np.float64)
+    total = error = 0.0
+    # In blocks: a whole image set in float64 would be the largest array of a run.
+    for start in range(0, len(features), _BLOCK):
+        block = features[start : start + _BLOCK].astype(np.float64)
+        total += float(((block - mean) ** 2).sum())
+        error += float(((block - guesses[start : start + _BLOCK]) ** 2).sum())
     return error / total if total > 0 else 0.0
