@@ -28,7 +28,7 @@ from privaudit.configuration import validated
 from privaudit.datasets.vertical import VerticalData
 from privaudit.errors import ConfigurationError, InvalidDataError
 from privaudit.ledger import UnprotectedRelease
-from privaudit.protocols.pq_mds import PQMDSConfig, kinds
+from privaudit.protocols.pq_mds import PQMDS, PQMDSConfig, kinds
 from privaudit.quantisation import SCALINGS, decoded_upload
 from privaudit.testing import check_protocol
 from privaudit.transcript import Coalition, NullRecorder, Transcript
@@ -217,8 +217,6 @@ def test_references_upload_what_they_say() -> None:
 )
 def test_every_variant_keeps_the_rules_of_protocols(parameters: dict[str, Any]) -> None:
     """Among them: the same seed gives the same bytes, and no raw row leaves a party."""
-    from privaudit.protocols.pq_mds import PQMDS
-
     check_protocol(PQMDS(PQMDSConfig(**FAST, **parameters)), small(rows=120))
 
 
@@ -429,3 +427,43 @@ def test_the_number_of_threads_of_matrix_products_changes_nothing_visible() -> N
             found.append(uploads(execute(small(), **FAST).transcript))
     for party in found[0]:
         assert np.abs(found[0][party] - found[1][party]).max() <= 1e-5
+
+
+class Leaky:
+    """Runs PQ-MDS and sends something more."""
+
+    name, version, partitioning = "leaky", "1", "vertical"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.inner = PQMDS(PQMDSConfig(**FAST))
+
+    def run(self, data: VerticalData, *, rng: Any, recorder: Any, progress: Any = None) -> Any:
+        outcome = self.inner.run(data, rng=rng, recorder=recorder)
+        party = data.parties[0]
+        varied = next(i for i, row in enumerate(party.features) if row.min() != row.max())
+        sent = {"row": party.features[varied], "labels": data.labels}
+        recorder.send(
+            round=1,
+            kind="more",
+            sender=party.party,
+            receiver=kinds.SERVER,
+            arrays={"values": np.asarray(sent[self.what])},
+        )
+        return outcome
+
+    def events(self, transcript: Transcript) -> Any:
+        return self.inner.events(transcript)
+
+
+@pytest.mark.parametrize("what", ["row", "labels"])
+def test_a_protocol_that_sends_a_row_or_the_labels_is_caught(what: str) -> None:
+    with pytest.raises(AssertionError, match=r"\[no-raw-data\]"):
+        check_protocol(Leaky(what), small(rows=60))  # type: ignore[arg-type]
+
+
+def test_a_protocol_over_rows_is_no_protocol_over_columns() -> None:
+    from privaudit.protocols.baselines.fedavg import FedAvg
+
+    with pytest.raises(AssertionError, match=r"\[users\] 'fedavg' does not run over columns"):
+        check_protocol(FedAvg(), small(rows=60))
