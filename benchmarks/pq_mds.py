@@ -1,6 +1,6 @@
 """Product quantisation and scaling: our numpy code beside faiss on one core.
 
-    python benchmarks/pq_mds.py [--data-root FOLDER] [--rounds N] [--json]
+    python benchmarks/pq_mds.py [--data-root FOLDER] [--rounds N] [--section NAME] [--json]
 
 Product quantisation is of 60,000 rows of 784 columns, in 8 subspaces of 256 codewords: training
 with 15 iterations on 64 rows a codeword, then the codes of all rows. The rows are MNIST's training
@@ -8,6 +8,9 @@ images where the data root has them, else synthetic ones of low rank. The conten
 one process on one thread, so that what else the machine does meets both; medians over the rounds
 are reported, as CPU time of the process and as wall time. A first round warms caches and is not
 counted. The error is the squared error of the decoded rows over that of the mean row.
+
+The attacks on indices run once, at 60,000 rows, in a process of their own: the time and the peak of
+memory of each attack with its baseline, its control, and all intervals.
 
 Each section prints its own figures; with ``--json`` all of them are one object on standard output.
 """
@@ -32,6 +35,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
+from _index_attacks import index_attacks, show_index_attacks  # noqa: E402
 
 from privaudit.datasets import load_dataset  # noqa: E402
 from privaudit.errors import DatasetNotFoundError  # noqa: E402
@@ -167,6 +171,7 @@ SECTIONS: dict[
 ] = {
     "quantisation": (quantisation, show_quantisation),
     "scaling": (scaling, show_scaling),
+    "attacks": (index_attacks, show_index_attacks),
 }
 
 
@@ -174,11 +179,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data-root", type=Path, help="folder with MNIST in torchvision's layout")
     parser.add_argument("--rounds", type=int, default=5, help="rounds counted (default 5)")
+    parser.add_argument(
+        "--section", choices=tuple(SECTIONS), help="measure only this (default: all)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     arguments = parser.parse_args()
     stream = sys.stderr if arguments.json else sys.stdout
     results: dict[str, Any] = {"python": platform.python_version(), "machine": platform.machine()}
     for name, (measure, show) in SECTIONS.items():
+        if arguments.section not in (None, name):
+            continue
         results[name] = measure(arguments.data_root, arguments.rounds)
         show(results[name], stream)
     results["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

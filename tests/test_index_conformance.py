@@ -223,11 +223,11 @@ def test_a_leak_keeps_rows_and_ids_together_and_hides_the_order() -> None:
     view = run.view("outsider_known")
     sent = run.transcript.view(Coalition.of("server")).select(kinds.INDICES)
     ids = run.transcript.public_arrays[kinds.ROWS]
-    for leaked, original in zip(view.select(kinds.INDICES), sent, strict=True):
-        assert not np.array_equal(leaked.arrays["rows"], ids)
-        back = np.argsort(leaked.arrays["rows"])
+    for copy, original in zip(view.select(kinds.INDICES), sent, strict=True):
+        assert not np.array_equal(copy.arrays["rows"], ids)
+        back = np.argsort(copy.arrays["rows"])
         np.testing.assert_array_equal(
-            leaked.arrays["indices"][back], original.arrays["indices"][np.argsort(ids)]
+            copy.arrays["indices"][back], original.arrays["indices"][np.argsort(ids)]
         )
     assert not view.select(kinds.LABELS)
 
