@@ -16,6 +16,11 @@ from privaudit.accounting._vector import certified_renyi
 from privaudit.errors import ConfigurationError
 
 
+@pytest.fixture(autouse=True)
+def no_answers_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVAUDIT_CACHE", "")
+
+
 @pytest.fixture(scope="module")
 def reference(shared: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(
@@ -56,11 +61,11 @@ def test_all_vector_bounds_of_the_reference_are_reached_or_improved(
         values = [bound for bound in bounds if bound is not None]
         assert len(values) == 4
         assert values == sorted(values)
-        # Finer cells improve on the reference where it is loose: epsilon0 = 4 and large clusters.
+        # The blanket in the middle improves on the reference, by half at epsilon0 = 4 and n = 100.
         for bound, name in ((found.basic, "shuffled_basic"), (found.refined, "shuffled_refined")):
             expected = row[f"{name}_rdp_eps"]
             assert bound.upper is not None
-            assert 0.88 * expected <= bound.upper <= 1.02 * expected
+            assert 0.5 * expected <= bound.upper <= 1.02 * expected
 
 
 @pytest.mark.parametrize("n", [4, 10])
@@ -73,7 +78,9 @@ def test_vector_bounds_agree_with_the_reference(reference: dict[str, Any], n: in
         floor = found.floor.lower
         assert local == pytest.approx(row["local_no_shuffle_rdp_eps"], rel=2e-3)
         assert basic == pytest.approx(row["shuffled_basic_rdp_eps"], rel=0.02)
-        assert refined == pytest.approx(row["shuffled_refined_rdp_eps"], rel=0.02)
+        assert refined is not None
+        assert floor is not None
+        assert refined <= 1.02 * row["shuffled_refined_rdp_eps"]
         assert floor == pytest.approx(row["gdp_floor_eps"], rel=1e-6)
         assert floor is not None
         assert basic is not None
