@@ -31,6 +31,7 @@ __all__ = [
     "permutation_sequences",
     "target_ids",
     "updates",
+    "usable_auxiliary",
 ]
 
 Float32 = npt.NDArray[np.float32]
@@ -52,6 +53,14 @@ class PartialUpdates:
     users: tuple[str, ...]
     values: Float32
     indices: Int64 | None
+
+    def take(self, positions: Int64) -> PartialUpdates:
+        """Return the updates of some of the users."""
+        return PartialUpdates(
+            tuple(self.users[p] for p in positions),
+            self.values[positions],
+            None if self.indices is None else self.indices[positions],
+        )
 
 
 def declared_model(knowledge: Knowledge, *, attack: str) -> tuple[ModelSpec, Float32]:
@@ -103,6 +112,11 @@ def granted_auxiliary(
     """Return auxiliary records if they are granted and declared; raise if the options need them."""
     if (why := needs_auxiliary(options)) is not None:
         return auxiliary_records(view, knowledge, attack=attack, why=why)
+    return usable_auxiliary(view, knowledge)
+
+
+def usable_auxiliary(view: View, knowledge: Knowledge) -> LabelledImages | None:
+    """Return auxiliary records if they are both granted and declared."""
     granted = Capability.AUXILIARY_DATA in view.capabilities
     declared = knowledge.auxiliary is not None and len(knowledge.auxiliary) > 0
     if not granted or not declared or knowledge.auxiliary is None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from privaudit.attacks.inversion._gradients import GradientEngine
+from privaudit.attacks.inversion._memory import jobs_that_fit, ran_out_of_memory
 from privaudit.attacks.inversion._objectives import Objective, ObjectiveMaker, total_variation
 from privaudit.attacks.inversion._priors import Prior
 
@@ -24,22 +25,28 @@ _NUMBERS = 2**23
 class AdamSettings:
     """Adam with a cosine decay of the learning rate to zero.
 
-    ``total_variation`` weighs the mean total variation; ``signed`` uses the sign of the gradient.
+    ``total_variation`` weighs the mean total variation; ``signed`` uses the sign of the gradient;
+    ``optimise_labels`` searches for the labels too.
     """
 
     iterations: int
     learning_rate: float
     total_variation: float
     signed: bool = False
+    optimise_labels: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """Best images (jobs, ...), their losses (jobs,), and gradient evaluations made."""
+    """Best images (jobs, records, ...), their losses (jobs,), and gradient evaluations made.
+
+    ``at_once`` is the number of jobs that were optimised together.
+    """
 
     images: Tensor
     losses: Tensor
     evaluations: int
+    at_once: int
 
 
 def adam(
@@ -54,28 +61,48 @@ def adam(
 ) -> Outcome:
     """Minimise objective + total variation + prior penalty, all jobs of a chunk together.
 
+    As many jobs are taken at once as are quick and fit into memory; if memory runs out all the
+    same, half as many.
+
     Parameters
     ----------
     rows : Tensor of int64, shape (jobs,)
         The target of each job.
-    first : Tensor, shape (jobs, channels, height, width)
-    labels : Tensor, shape (jobs, classes)
+    first : Tensor, shape (jobs, records, channels, height, width)
+    labels : Tensor, shape (jobs, records, classes)
+        Distributions, or where they are optimised the logits at the start.
 
     Returns
     -------
     Outcome
         The iterate of lowest loss of each job, not the last one.
+
+    Raises
+    ------
+    RuntimeError
+        If not even one job fits into memory.
     """
     images, losses = [], []
-    chunk = max(_JOBS[0], min(_JOBS[1], _NUMBERS // engine.dimension))
-    for start in range(0, len(rows), chunk):
+    quick = max(_JOBS[0], min(_JOBS[1], _NUMBERS // engine.dimension))
+    chunk = jobs_that_fit(engine, max(1, quick // first.shape[1]))
+    start = 0
+    while start < len(rows):
         part = slice(start, start + chunk)
-        found, loss = _adam_chunk(
-            make(rows[part]), engine, prior.of(part), first[part], labels[part], settings
-        )
+        records = slice(start * first.shape[1], (start + chunk) * first.shape[1])
+        try:
+            found, loss = _adam_chunk(
+                make(rows[part]), engine, prior.of(records), first[part], labels[part], settings
+            )
+        except RuntimeError as error:
+            if chunk == 1 or not ran_out_of_memory(error):
+                raise
+            chunk //= 2
+            continue
         images.append(found)
         losses.append(loss)
-    return Outcome(torch.cat(images), torch.cat(losses), len(rows) * (settings.iterations + 1))
+        start += chunk
+    evaluations = len(rows) * (settings.iterations + 1)
+    return Outcome(torch.cat(images), torch.cat(losses), evaluations, chunk)
 
 
 def _adam_chunk(
@@ -86,25 +113,35 @@ def _adam_chunk(
     labels: Tensor,
     settings: AdamSettings,
 ) -> tuple[Tensor, Tensor]:
-    variables = prior.variables(first).clone().requires_grad_(True)
-    optimiser = torch.optim.Adam([variables], lr=settings.learning_rate)
+    jobs, records = first.shape[:2]
+    variables = prior.variables(first.flatten(0, 1)).clone().requires_grad_(True)
+    searched = [variables]
+    flat = labels.flatten(0, 1).clone()
+    if settings.optimise_labels:
+        searched.append(flat.requires_grad_(True))
+    optimiser = torch.optim.Adam(searched, lr=settings.learning_rate)
     best = prior.images(variables.detach()).clone()
-    lowest = torch.full((len(first),), math.inf, dtype=engine.dtype, device=engine.device)
+    best = best.reshape(jobs, records, *best.shape[1:])
+    lowest = torch.full((jobs,), math.inf, dtype=engine.dtype, device=engine.device)
     for step in range(settings.iterations + 1):
         images = prior.images(variables)
-        matching = objective(engine.gradients(images, labels))
-        total = matching + prior.penalty(variables)
+        soft = torch.softmax(flat, 1) if settings.optimise_labels else flat
+        matching = objective(engine.gradients(images, soft))
+        penalty = prior.penalty(variables)
         if settings.total_variation:
-            total = total + settings.total_variation * total_variation(images)
+            penalty = penalty + settings.total_variation * total_variation(images)
+        total = matching + penalty.reshape(jobs, records).mean(1)
         with torch.no_grad():
             better = total < lowest
             lowest = torch.where(better, total, lowest)
-            best[better] = images[better]
+            best[better] = images.reshape(best.shape)[better]
         if step == settings.iterations:
             break
-        (gradient,) = torch.autograd.grad(total.sum(), variables)
-        gradient = torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
-        variables.grad = gradient.sign() if settings.signed else gradient
+        for variable, gradient in zip(
+            searched, torch.autograd.grad(total.sum(), searched), strict=True
+        ):
+            finite = torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
+            variable.grad = finite.sign() if settings.signed else finite
         decay = 0.5 * (1 + math.cos(math.pi * step / settings.iterations))
         optimiser.param_groups[0]["lr"] = settings.learning_rate * decay
         optimiser.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -10,14 +11,17 @@ from privaudit.errors import ConfigurationError, did_you_mean
 __all__ = [
     "BatchNorm",
     "Initialisation",
+    "LabelRule",
     "MatchingOptions",
     "PriorName",
     "check_choice",
+    "check_records",
     "needs_auxiliary",
 ]
 
 Initialisation: TypeAlias = Literal["auto", "uniform", "class-mean"]
-PriorName: TypeAlias = Literal["auto", "none", "gaussian", "pca"]
+LabelRule: TypeAlias = Literal["restored", "idlg", "optimised"]
+PriorName: TypeAlias = Literal["auto", "none", "gaussian", "pca", "decoder"]
 BatchNorm: TypeAlias = Literal["train", "eval"]
 
 
@@ -34,9 +38,17 @@ def needs_auxiliary(options: MatchingOptions) -> str | None:
     """Return what needs auxiliary data, or None if they are optional."""
     if options.init == "class-mean":
         return "init 'class-mean'"
-    if options.prior in ("gaussian", "pca"):
+    if options.prior in ("gaussian", "pca", "decoder"):
         return f"prior '{options.prior}'"
     return None
+
+
+def check_records(records: int | None, most_records: int) -> None:
+    """Raise ConfigurationError unless both are positive."""
+    if records is not None and records < 1:
+        raise ConfigurationError(f"records must be at least 1 or absent, got {records}")
+    if most_records < 1:
+        raise ConfigurationError(f"most_records must be at least 1, got {most_records}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +71,31 @@ class MatchingOptions:
         Where the first restart begins; the others are uniform noise. ``"class-mean"`` is the mean
         auxiliary image of the guessed label and needs auxiliary data; ``"auto"`` is that when
         auxiliary data are granted and declared, and uniform otherwise.
-    prior : {"auto", "none", "gaussian", "pca"}
+    prior : {"auto", "none", "gaussian", "pca", "decoder"}
         What keeps images plausible where the observations do not determine them. ``"none"``: the
         pixel box and total variation. ``"gaussian"``: a full-rank Gaussian around the mean
         auxiliary image of the guessed label. ``"pca"``: the span of the leading principal
-        components of the auxiliary data. The last two need auxiliary data and take the place of
-        total variation. ``"auto"`` is ``"gaussian"`` when auxiliary data are granted and declared
+        components of the auxiliary data. ``"decoder"``: the range of a small autoencoder trained
+        on the auxiliary data. The last three need auxiliary data and take the place of total
+        variation. ``"auto"`` is ``"gaussian"`` when auxiliary data are granted and declared
         and span at least half of the dimensions that they could, and ``"none"`` otherwise.
     prior_weight : float
-        Weight of the mean squared latent variable of the ``"gaussian"`` or ``"pca"`` prior.
+        Weight of the mean squared latent variable of the prior.
     components : int
-        Principal components of the ``"pca"`` prior.
+        Principal components of the ``"pca"`` prior, or latent variables of the ``"decoder"``.
     batch_norm : {"train", "eval"}
         Statistics that the users' batch normalisation used: of their own records, as local
         training does, or running ones.
     device : str
         Device of torch, ``"cpu"`` or ``"cuda"``.
+    records : int, optional
+        Records of which each update is the gradient, if the adversary is declared to know it;
+        otherwise what users told of it, see :func:`._records.record_counts`.
+    most_records : int
+        Updates of more records are refused.
+    known_labels : mapping of str to sequence of int, optional
+        The labels of each user's records, if the adversary is declared to know them; their order
+        does not matter.
     """
 
     iterations: int = 150
@@ -88,6 +109,9 @@ class MatchingOptions:
     components: int = 80
     batch_norm: BatchNorm = "train"
     device: str = "cpu"
+    records: int | None = None
+    most_records: int = 64
+    known_labels: Mapping[str, tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
         for name in ("iterations", "restarts", "components"):
@@ -106,3 +130,4 @@ class MatchingOptions:
         check_choice("init", self.init, get_args(Initialisation))
         check_choice("prior", self.prior, get_args(PriorName))
         check_choice("batch_norm", self.batch_norm, get_args(BatchNorm))
+        check_records(self.records, self.most_records)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import torch
 
 from privaudit.attacks.base import Guesses, Knowledge
+from privaudit.attacks.inversion import _multisets as multisets
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
 from privaudit.attacks.inversion._gradients import GradientEngine
@@ -17,20 +18,25 @@ from privaudit.attacks.inversion._labels import (
     one_hot,
     rows_of,
 )
+from privaudit.attacks.inversion._objectives import ObjectiveMaker
 from privaudit.attacks.inversion._observations import PartialUpdates, declared_model
 from privaudit.attacks.inversion._options import MatchingOptions
+from privaudit.attacks.inversion._records import group_by_records
 from privaudit.datasets.base import LabelledImages
-from privaudit.models import classifier_rows
+from privaudit.errors import ConfigurationError
+from privaudit.models import ClassifierRows, classifier_rows
 
 __all__ = ["magnitude_profile", "match", "match_ranks", "match_sorted"]
+
+Int64 = npt.NDArray[np.int64]
 
 _PROFILE_CHUNK = 16
 
 
-def _engine(options: MatchingOptions, knowledge: Knowledge) -> GradientEngine:
+def _engine(options: MatchingOptions, knowledge: Knowledge, records: int) -> GradientEngine:
     spec, parameters = declared_model(knowledge, attack="inversion")
     return _search.engine_for(
-        spec, parameters, batch_norm=options.batch_norm, device=options.device
+        spec, parameters, batch_norm=options.batch_norm, device=options.device, records=records
     )
 
 
@@ -38,6 +44,7 @@ def match(
     options: MatchingOptions,
     knowledge: Knowledge,
     seen: PartialUpdates,
+    counts: Int64,
     auxiliary: LabelledImages | None,
     *,
     zero_fill: bool,
@@ -45,70 +52,148 @@ def match(
 ) -> Guesses:
     """Match values at coordinates, leaving the other entries free or taking them to be zero."""
     assert knowledge.model is not None
-    assert seen.indices is not None
-    with _search.single_thread():
-        engine = _engine(options, knowledge)
-        values = _search.tensor(seen.values, engine)
-        indices = _search.tensor(seen.indices, engine)
+    layout = classifier_rows(knowledge.model)
+
+    def attack(positions: Int64, records: int) -> Guesses:
+        engine = _engine(options, knowledge, records)
+        part = seen.take(positions)
+        assert part.indices is not None
         known = objectives.zero_filled_cosine if zero_fill else objectives.masked_cosine
-        make = known(indices, values)
-        layout = classifier_rows(knowledge.model)
-        allowed = candidates_from_values(seen.indices, seen.values, layout, engine.classes)
-        probes = _search.probe_images(engine, auxiliary, rng)
-        labels = decide(allowed, make, engine, probes=probes)
-        found = _search.search(engine, make, labels, options=options, auxiliary=auxiliary, rng=rng)
-        return _search.as_guesses(seen.users, *found)
+        make = known(_search.tensor(part.indices, engine), _search.tensor(part.values, engine))
+        labels = _declared(options, part.users, engine)
+        if labels is None and records == 1:
+            allowed = candidates_from_values(part.indices, part.values, layout, engine.classes)
+            probes = _search.probe_images(engine, auxiliary, rng)
+            labels = decide(allowed, make, engine, probes=probes)[:, None]
+        if labels is None:
+            labels = np.stack(
+                [
+                    multisets.multiset_of_values(
+                        where, values, layout, engine.classes, records=records
+                    )
+                    for where, values in zip(part.indices, part.values, strict=True)
+                ]
+            )
+        return _searched(options, engine, make, labels, part.users, auxiliary, rng)
+
+    with _search.single_thread():
+        return group_by_records(seen.users, counts, attack)
 
 
 def match_sorted(
     options: MatchingOptions,
     knowledge: Knowledge,
     seen: PartialUpdates,
+    counts: Int64,
     auxiliary: LabelledImages | None,
     *,
     rng: np.random.Generator,
 ) -> Guesses:
-    """Match sorted values; the label is that of the best probe."""
+    """Match sorted values; one label is that of the best probe, several are spread evenly."""
+
+    def attack(positions: Int64, records: int) -> Guesses:
+        engine = _engine(options, knowledge, records)
+        part = seen.take(positions)
+        make = objectives.sorted_values(_search.tensor(part.values, engine))
+        labels = _declared(options, part.users, engine)
+        if labels is None and records == 1:
+            allowed = np.ones((len(part.users), engine.classes), np.bool_)
+            probes = _search.probe_images(engine, auxiliary, rng)
+            labels = decide(allowed, make, engine, probes=probes)[:, None]
+        if labels is None:
+            even = multisets.largest_remainder(np.ones(engine.classes), records)
+            labels = np.tile(even, (len(part.users), 1))
+        return _searched(options, engine, make, labels, part.users, auxiliary, rng)
+
     with _search.single_thread():
-        engine = _engine(options, knowledge)
-        make = objectives.sorted_values(_search.tensor(seen.values, engine))
-        allowed = np.ones((len(seen.users), engine.classes), np.bool_)
-        probes = _search.probe_images(engine, auxiliary, rng)
-        labels = decide(allowed, make, engine, probes=probes)
-        found = _search.search(engine, make, labels, options=options, auxiliary=auxiliary, rng=rng)
-        return _search.as_guesses(seen.users, *found)
+        return group_by_records(seen.users, counts, attack)
 
 
 def match_ranks(
     options: MatchingOptions,
     knowledge: Knowledge,
     users: tuple[str, ...],
-    indices: npt.NDArray[np.int64],
+    indices: Int64,
+    counts: Int64,
     auxiliary: LabelledImages,
     *,
     profile_records: int,
     rng: np.random.Generator,
 ) -> Guesses:
-    """Match the magnitudes that ranks suggest, with the signs that the label suggests."""
+    """Match the magnitudes that ranks suggest, with the signs that the labels suggest."""
     assert knowledge.model is not None
-    with _search.single_thread():
-        engine = _engine(options, knowledge)
-        layout = classifier_rows(knowledge.model)
+    layout = classifier_rows(knowledge.model)
+
+    def attack(positions: Int64, records: int) -> Guesses:
+        engine = _engine(options, knowledge, records)
+        own, names = indices[positions], tuple(users[p] for p in positions)
         profile = magnitude_profile(
-            engine, auxiliary, count=indices.shape[1], records=profile_records, rng=rng
+            engine, auxiliary, count=own.shape[1], records=profile_records, rng=rng
         )
-        where = _search.tensor(indices, engine)
-        labels, seen_any = labels_from_ranks(indices, layout, engine.classes)
-        if not seen_any.all():
-            unsigned = objectives.profile_cosine(where, torch.zeros_like(where), profile)
-            allowed = np.eye(engine.classes, dtype=np.bool_)[labels] | ~seen_any[:, None]
-            probes = _search.probe_images(engine, auxiliary, rng)
-            labels = decide(allowed, unsigned, engine, probes=probes)
-        row = rows_of(indices, layout, engine.classes)
-        signs = np.where(row < 0, 0, np.where(row == labels[:, None], -1, 1))
+        where = _search.tensor(own, engine)
+        labels = _declared(options, names, engine)
+        if labels is None and records == 1:
+            labels = _label_of_ranks(own, where, profile, engine, layout, auxiliary, rng)
+        if labels is None:
+            labels = np.stack(
+                [
+                    multisets.multiset_of_ranks(one, layout, engine.classes, records=records)
+                    for one in own
+                ]
+            )
+        row = rows_of(own, layout, engine.classes)
+        present = (row[:, :, None] == labels[:, None, :]).any(2)
+        signs = np.where(row < 0, 0, np.where(present, -1, 1))
         make = objectives.profile_cosine(where, _search.tensor(signs, engine), profile)
-        found = _search.search(engine, make, labels, options=options, auxiliary=auxiliary, rng=rng)
-        return _search.as_guesses(users, *found)
+        return _searched(options, engine, make, labels, names, auxiliary, rng)
+
+    with _search.single_thread():
+        return group_by_records(users, counts, attack)
+
+
+def _label_of_ranks(
+    indices: Int64,
+    where: torch.Tensor,
+    profile: torch.Tensor,
+    engine: GradientEngine,
+    layout: ClassifierRows,
+    auxiliary: LabelledImages,
+    rng: np.random.Generator,
+) -> Int64:
+    """Return the label of each single record (targets, 1); probes decide where no row is seen."""
+    labels, seen_any = labels_from_ranks(indices, layout, engine.classes)
+    if not seen_any.all():
+        unsigned = objectives.profile_cosine(where, torch.zeros_like(where), profile)
+        allowed = np.eye(engine.classes, dtype=np.bool_)[labels] | ~seen_any[:, None]
+        probes = _search.probe_images(engine, auxiliary, rng)
+        labels = decide(allowed, unsigned, engine, probes=probes)
+    return labels[:, None]
+
+
+def _declared(
+    options: MatchingOptions, users: tuple[str, ...], engine: GradientEngine
+) -> Int64 | None:
+    if options.known_labels is None:
+        return None
+    return multisets.declared_labels(
+        options.known_labels, users, records=engine.records, classes=engine.classes
+    )
+
+
+def _searched(
+    options: MatchingOptions,
+    engine: GradientEngine,
+    make: ObjectiveMaker,
+    labels: Int64,
+    users: tuple[str, ...],
+    auxiliary: LabelledImages | None,
+    rng: np.random.Generator,
+) -> Guesses:
+    found = _search.search(engine, make, labels, options=options, auxiliary=auxiliary, rng=rng)
+    declared = float(options.known_labels is not None)
+    return _search.as_guesses(
+        users, found, factored=engine.factored, extra={"labels declared": declared}
+    )
 
 
 def magnitude_profile(
@@ -119,7 +204,9 @@ def magnitude_profile(
     records: int,
     rng: np.random.Generator,
 ) -> torch.Tensor:
-    """Return the median magnitude at each rank over auxiliary records' gradients.
+    """Return the median magnitude at each rank over gradients of auxiliary records.
+
+    Gradients are of as many records as the engine's updates have.
 
     Each gradient's ``count`` largest magnitudes are divided by their norm first.
 
@@ -127,11 +214,18 @@ def magnitude_profile(
     -------
     Tensor, shape (count,)
     """
-    chosen = rng.choice(len(auxiliary), min(records, len(auxiliary)), replace=False)
-    sample = auxiliary.take(np.sort(chosen))
+    size = engine.records
+    if len(auxiliary) < size:
+        raise ConfigurationError(
+            f"a magnitude profile of updates of {size} records needs as many auxiliary records, "
+            f"got {len(auxiliary)}"
+        )
+    count_records = max(size, min(records, len(auxiliary)) // size * size)
+    chosen = rng.choice(len(auxiliary), count_records, replace=False)
+    sample = auxiliary.take(np.sort(chosen) if size == 1 else chosen)
     rows = []
-    for start in range(0, len(sample), _PROFILE_CHUNK):
-        part = slice(start, start + _PROFILE_CHUNK)
+    for start in range(0, len(sample), _PROFILE_CHUNK * size):
+        part = slice(start, start + _PROFILE_CHUNK * size)
         gradients = engine.gradients(
             _search.tensor(sample.images[part], engine), one_hot(sample.labels[part], engine)
         )

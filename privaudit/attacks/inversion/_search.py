@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from privaudit.attacks.base import Guesses
+from privaudit.attacks.inversion._decoder import train_decoder
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._labels import one_hot
 from privaudit.attacks.inversion._objectives import ObjectiveMaker
@@ -29,14 +31,30 @@ from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
 from privaudit.models import ModelSpec, build, load_parameters
 
-__all__ = ["as_guesses", "engine_for", "probe_images", "search", "single_thread", "tensor"]
+__all__ = ["Found", "as_guesses", "engine_for", "probe_images", "search", "single_thread", "tensor"]
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 _UNIFORM_PROBES = 4
 
+#: Share of uniform noise in a start at class means, where an update has several records.
+_NOISE = np.float32(0.3)
+
+#: Logit of the restored label where labels are optimised: a probability of about a half.
+_LABEL_LOGIT = 2.0
+
 _LARGEST_LOSS = 1e30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Images (targets, records, ...), losses (targets,), and what the search took."""
+
+    images: Tensor
+    losses: Tensor
+    evaluations: int
+    at_once: int
 
 
 @contextmanager
@@ -60,6 +78,7 @@ def engine_for(
     *,
     batch_norm: str,
     device: str,
+    records: int = 1,
     dtype: torch.dtype = torch.float32,
 ) -> GradientEngine:
     """Build the declared model at the declared parameters.
@@ -78,6 +97,7 @@ def engine_for(
         input_shape=spec.input_shape,
         classes=spec.classes,
         batch_norm=batch_norm,
+        records=records,
     )
 
 
@@ -108,33 +128,44 @@ def search(
     auxiliary: LabelledImages | None,
     rng: np.random.Generator,
     signed: bool = False,
-) -> tuple[Tensor, Tensor, int]:
-    """Return best image and loss of each target, and how many gradients were evaluated.
+    optimise_labels: bool = False,
+) -> Found:
+    """Return best images and loss of each target, and what it took.
 
     Parameters
     ----------
-    labels : ndarray of int64, shape (targets,)
+    labels : ndarray of int64, shape (targets, records)
+        ``optimise_labels`` searches for others, from there.
     auxiliary : LabelledImages or None
         The records that the adversary may use; must be there if start or prior needs them.
     """
-    first = rng.random((options.restarts, len(labels), *engine.input_shape), dtype=np.float32)
+    shape = (options.restarts, *labels.shape, *engine.input_shape)
+    first = rng.random(shape, dtype=np.float32)
     if options.init == "class-mean" or (options.init == "auto" and auxiliary is not None):
         assert auxiliary is not None
-        first[0] = class_means(auxiliary, engine.classes)[labels]
+        means = class_means(auxiliary, engine.classes)[labels]
+        # Records of one label must not start at one point: they would never part.
+        noise = _NOISE if labels.shape[1] > 1 else np.float32(0)
+        first[0] = (1 - noise) * means + noise * first[0]
     starts = tensor(first, engine)
     images = starts[0].clone()
-    losses = torch.full_like(images[:, 0, 0, 0], math.inf)
-    prior = _prior(options, auxiliary, labels, engine.classes, like=starts)
-    known = one_hot(labels, engine)
-    evaluations = 0
+    losses = torch.full_like(images[:, 0, 0, 0, 0], math.inf)
+    prior = _prior(options, auxiliary, labels.ravel(), engine.classes, like=starts)
+    known = one_hot(labels.ravel(), engine).reshape(*labels.shape, -1)
+    if optimise_labels:
+        known = _LABEL_LOGIT * known
+    evaluations, at_once = 0, len(labels)
     for start in starts:
         rows = (losses > options.tolerance).nonzero(as_tuple=True)[0]
         if not len(rows):
             break
+        records = rows[:, None] * labels.shape[1] + torch.arange(
+            labels.shape[1], device=rows.device
+        )
         outcome = adam(
             make,
             engine,
-            prior.of(rows),
+            prior.of(records.flatten()),
             rows=rows,
             first=start[rows],
             labels=known[rows],
@@ -143,13 +174,15 @@ def search(
                 learning_rate=options.learning_rate,
                 total_variation=options.total_variation if isinstance(prior, Pixels) else 0.0,
                 signed=signed,
+                optimise_labels=optimise_labels,
             ),
         )
         better = outcome.losses < losses[rows]
         images[rows[better]] = outcome.images[better]
         losses[rows[better]] = outcome.losses[better]
         evaluations += outcome.evaluations
-    return images, losses, evaluations
+        at_once = min(at_once, outcome.at_once)
+    return Found(images, losses, evaluations, at_once)
 
 
 def _prior(
@@ -165,6 +198,10 @@ def _prior(
     assert auxiliary is not None
     if options.prior == "auto" and not fills_its_space(auxiliary, classes):
         return Pixels()
+    if options.prior == "decoder":
+        return train_decoder(
+            auxiliary, latent=options.components, weight=options.prior_weight, like=like
+        )
     if options.prior == "pca":
         return principal_components(
             auxiliary, components=options.components, weight=options.prior_weight, like=like
@@ -174,11 +211,22 @@ def _prior(
     )
 
 
-def as_guesses(users: tuple[str, ...], images: Tensor, losses: Tensor, evaluations: int) -> Guesses:
-    """Return images, clamped to [0, 1], as guesses scored by their negative loss."""
-    clamped = images.detach().clamp(0, 1).to("cpu", torch.float32).numpy()
+def as_guesses(
+    users: tuple[str, ...],
+    found: Found,
+    *,
+    factored: bool,
+    extra: dict[str, float] | None = None,
+) -> Guesses:
+    """Return images, clamped to [0, 1], as guesses scored by their negative loss.
+
+    A guess is one image if the update is of one record, else as many images as there are records.
+    """
+    clamped = found.images.detach().clamp(0, 1).to("cpu", torch.float32).numpy()
+    if clamped.shape[1] == 1:
+        clamped = clamped[:, 0]
     # A search whose loss was never finite is the least sure one; scores stay finite.
-    loss = np.minimum(losses.detach().to("cpu", torch.float64).numpy(), _LARGEST_LOSS)
+    loss = np.minimum(found.losses.detach().to("cpu", torch.float64).numpy(), _LARGEST_LOSS)
     return Guesses(
         target_ids=users,
         values=tuple(np.ascontiguousarray(image) for image in clamped),
@@ -186,6 +234,9 @@ def as_guesses(users: tuple[str, ...], images: Tensor, losses: Tensor, evaluatio
         diagnostics={
             "mean loss": float(loss.mean()),
             "largest loss": float(loss.max()),
-            "evaluations": float(evaluations),
+            "evaluations": float(found.evaluations),
+            "updates at once": float(found.at_once),
+            "factored engine": float(factored),
+            **(extra or {}),
         },
     )

@@ -29,9 +29,10 @@ from privaudit.attacks.inversion._options import (
     PriorName,
     check_choice,
 )
+from privaudit.attacks.inversion._records import record_counts
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.baselines.kinds import UPDATE
-from privaudit.protocols.pa_cfl.kinds import GLOBAL_PERMUTATION, IMPORTANT_VALUES
+from privaudit.protocols.pa_cfl.kinds import DATASET_SIZE, GLOBAL_PERMUTATION, IMPORTANT_VALUES
 from privaudit.transcript import Capability, View
 
 __all__ = ["SortedValueMatching", "TopKMatching", "ZeroFillMatching"]
@@ -44,9 +45,10 @@ _REQUIRES = frozenset(
         Capability.MODEL_ARCHITECTURE,
         Capability.MODEL_PARAMETERS,
         Capability.SINGLE_LOCAL_STEP,
-        Capability.SINGLE_RECORD_UPDATES,
     }
 )
+
+_READS = (IMPORTANT_VALUES, GLOBAL_PERMUTATION, UPDATE, DATASET_SIZE)
 
 
 def _check_source(source: str, k_fraction: float) -> None:
@@ -88,10 +90,10 @@ class TopKMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/top-k"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
-    reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES, GLOBAL_PERMUTATION, UPDATE)
+    reads: ClassVar[tuple[str, ...]] = _READS
 
     source: Source = "important-values"
     k_fraction: float = 0.0025
@@ -125,12 +127,13 @@ class TopKMatching(MatchingOptions):
         from privaudit.attacks.inversion._partial import match
 
         auxiliary = granted_auxiliary(view, knowledge, options=self, attack=self.name)
-        return match(self, knowledge, seen, auxiliary, zero_fill=False, rng=rng)
+        counts = record_counts(view, seen.users, options=self, attack=self.name)
+        return match(self, knowledge, seen, counts, auxiliary, zero_fill=False, rng=rng)
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Guess the mean auxiliary image, or grey, for the same targets."""
         users = target_ids(view, _kind(self.source), attack=self.name)
-        return prior_guesses(view, users, knowledge=knowledge, attack=self.name)
+        return prior_guesses(view, users, knowledge=knowledge, options=self, attack=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +154,10 @@ class ZeroFillMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/zero-fill"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
-    reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES, GLOBAL_PERMUTATION, UPDATE)
+    reads: ClassVar[tuple[str, ...]] = _READS
 
     source: Source = "important-values"
     k_fraction: float = 0.0025
@@ -191,12 +194,13 @@ class ZeroFillMatching(MatchingOptions):
         from privaudit.attacks.inversion._partial import match
 
         auxiliary = granted_auxiliary(view, knowledge, options=self, attack=self.name)
-        return match(self, knowledge, seen, auxiliary, zero_fill=True, rng=rng)
+        counts = record_counts(view, seen.users, options=self, attack=self.name)
+        return match(self, knowledge, seen, counts, auxiliary, zero_fill=True, rng=rng)
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Guess the mean auxiliary image, or grey, for the same targets."""
         users = target_ids(view, _kind(self.source), attack=self.name)
-        return prior_guesses(view, users, knowledge=knowledge, attack=self.name)
+        return prior_guesses(view, users, knowledge=knowledge, options=self, attack=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,10 +213,10 @@ class SortedValueMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/sorted-values"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
-    reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES,)
+    reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES, DATASET_SIZE)
 
     init: Initialisation = "auto"
     prior: PriorName = "auto"
@@ -225,9 +229,10 @@ class SortedValueMatching(MatchingOptions):
         from privaudit.attacks.inversion._partial import match_sorted
 
         auxiliary = granted_auxiliary(view, knowledge, options=self, attack=self.name)
-        return match_sorted(self, knowledge, seen, auxiliary, rng=rng)
+        counts = record_counts(view, seen.users, options=self, attack=self.name)
+        return match_sorted(self, knowledge, seen, counts, auxiliary, rng=rng)
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Guess the mean auxiliary image, or grey, for the same targets."""
         users = target_ids(view, IMPORTANT_VALUES, attack=self.name)
-        return prior_guesses(view, users, knowledge=knowledge, attack=self.name)
+        return prior_guesses(view, users, knowledge=knowledge, options=self, attack=self.name)

@@ -16,6 +16,7 @@ from privaudit.attacks.inversion._observations import (
     target_ids,
 )
 from privaudit.attacks.inversion._options import Initialisation, MatchingOptions, PriorName
+from privaudit.attacks.inversion._records import record_counts
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.pa_cfl.kinds import PERMUTATION_SEQUENCE
 from privaudit.transcript import Capability, View
@@ -36,6 +37,9 @@ class RankProfileMatching(MatchingOptions):
 
     PA-CFL's figure 10(c) concludes that ranks do not suffice; for updates of one record they do.
 
+    For B > 1 records labels are allotted to rows by their sums, rows of allotted labels count as
+    negative, and the number of records must be declared (``records``): this server is not told.
+
     Attributes
     ----------
     profile_records : int
@@ -43,14 +47,13 @@ class RankProfileMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/rank-profile"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {
             Capability.MODEL_ARCHITECTURE,
             Capability.MODEL_PARAMETERS,
             Capability.SINGLE_LOCAL_STEP,
-            Capability.SINGLE_RECORD_UPDATES,
             Capability.AUXILIARY_DATA,
         }
     )
@@ -81,6 +84,7 @@ class RankProfileMatching(MatchingOptions):
         _, parameters = declared_model(knowledge, attack=self.name)
         auxiliary = auxiliary_records(view, knowledge, attack=self.name, why="its profile")
         users, indices = permutation_sequences(view, dimension=len(parameters), attack=self.name)
+        counts = record_counts(view, users, options=self, attack=self.name)
         from privaudit.attacks.inversion._partial import match_ranks
 
         return match_ranks(
@@ -88,6 +92,7 @@ class RankProfileMatching(MatchingOptions):
             knowledge,
             users,
             indices,
+            counts,
             auxiliary,
             profile_records=self.profile_records,
             rng=rng,
@@ -96,4 +101,4 @@ class RankProfileMatching(MatchingOptions):
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Guess the mean auxiliary image for the same targets."""
         users = target_ids(view, PERMUTATION_SEQUENCE, attack=self.name)
-        return prior_guesses(view, users, knowledge=knowledge, attack=self.name)
+        return prior_guesses(view, users, knowledge=knowledge, options=self, attack=self.name)
