@@ -110,7 +110,9 @@ class RecoveredInversion(MatchingOptions):
     name: ClassVar[str] = "cryptanalysis/pcsc-inversion"
     version: ClassVar[str] = "1"
     risk: ClassVar[str] = "reconstruction"
-    requires: ClassVar[frozenset[Capability]] = CosineInversion.requires
+    requires: ClassVar[frozenset[Capability]] = CosineInversion.requires | {
+        Capability.SINGLE_RECORD_UPDATES
+    }
     reads: ClassVar[tuple[str, ...]] = (*CIPHERTEXTS, GLOBAL_MODEL, CLUSTER_MODEL)
 
     iterations: int = 200
@@ -178,7 +180,7 @@ class RecoveredInversion(MatchingOptions):
             _as_update(number, one, np.zeros(1))
             for number, one in enumerate(self._first_round(view))
         )
-        return CosineInversion().baseline(
+        return CosineInversion(records=1).baseline(
             replace(view, messages=messages), knowledge=knowledge, rng=rng
         )
 
