@@ -29,7 +29,7 @@ import scipy
 from _fmt21_peer import fmt21_program
 
 from privaudit import accounting
-from privaudit.accounting import _blanket, _vector
+from privaudit.accounting import _blanket, _sweep, _vector
 from privaudit.ledger import RandomizedResponse
 
 CLUSTERS = (4, 20, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -114,6 +114,7 @@ def theorem2() -> float | None:
 
 def forget() -> None:
     """Empty the tables that queries share."""
+    _sweep.upper_epsilon.cache_clear()
     _blanket.blanket_epsilon.cache_clear()
     _blanket.dataset_epsilon.cache_clear()
     _vector.forget()

@@ -9,6 +9,7 @@ query answers.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from privaudit.accounting._blanket import (
     dataset_epsilon,
 )
 from privaudit.accounting._blanket import _same_sign_delta as same_sign_delta
+from privaudit.accounting._blanket import _solve as solve
 
 __all__ = ["Swept", "sweep", "upper_epsilon"]
 
@@ -82,8 +84,11 @@ def _monotone(sizes: Sequence[int], found: dict[int, Swept]) -> dict[int, Swept]
     }
 
 
+@functools.lru_cache(maxsize=4096)
 def upper_epsilon(n: int, epsilon0: float, delta: float) -> float:
-    r"""Return the exact-blanket bound, or epsilon0 at once where it is the same to 1e-5.
+    r"""Return the exact-blanket bound on half the lattice, which costs less than 1e-4 of it.
+
+    It is epsilon0 at once where that is the same to 1e-5.
 
     With probability :math:`(1-\gamma)^{n-1}` nobody else is in the blanket, and the divergence is
     that of the Laplace mechanism itself: the blanket's delta is at least
@@ -92,6 +97,18 @@ def upper_epsilon(n: int, epsilon0: float, delta: float) -> float:
     nobody = math.exp((n - 1) * math.log1p(-math.exp(-epsilon0 / 2)))
     if nobody > delta and -2 * math.log1p(-delta / nobody) <= _VOID * epsilon0:
         return epsilon0
+    if epsilon0 > LARGEST_EPSILON0:
+        return blanket_epsilon(n, epsilon0, delta)
+
+    def halved(epsilon: float, coarse: int) -> float:
+        gamma = math.exp(-epsilon0 / 2)
+        return blanket_delta(n, epsilon0, gamma, epsilon, coarse=2 if coarse == 1 else 8)
+
+    above = solve(halved, delta, epsilon0)[1]
+    if above >= epsilon0 / 2:
+        return min(above, epsilon0)
+    if same_sign_delta(n, epsilon0, above, _CELLS) <= delta:
+        return above
     return blanket_epsilon(n, epsilon0, delta)
 
 
