@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from privaudit import __version__
 from privaudit.cli._attack import register as register_attack
 from privaudit.cli._audit import register as register_audit
+from privaudit.cli._campaign import register as register_campaign
 from privaudit.cli._epsilon import register as register_epsilon
 from privaudit.cli._gate import register as register_gate
 from privaudit.cli._inspect import register as register_inspect
@@ -80,6 +81,7 @@ for register in (
     register_attack,
     register_epsilon,
     register_gate,
+    register_campaign,
 ):
     register(app)
 

@@ -1,0 +1,254 @@
+"""What a campaign file says, checked, and the cells that it stands for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from privaudit import plugins
+from privaudit.campaigns.grid.specification import CellSpec
+from privaudit.campaigns.simulation import configured_protocol, simulation_config
+from privaudit.configuration import constructed, read_toml, validated
+from privaudit.errors import ConfigurationError, did_you_mean
+from privaudit.transcript import Capability
+
+__all__ = ["AttackPlan", "Campaign", "read_campaign"]
+
+Scalar: TypeAlias = bool | int | float | str
+#: A campaign of more cells is more likely a slip than a wish.
+MOST_CELLS = 100_000
+
+
+class AttackPlan(BaseModel):
+    """An attack, its options, and who makes it.
+
+    Attributes
+    ----------
+    name : str
+        As ``privaudit list attacks`` shows it.
+    options : dict
+        Of the attack; a list is an axis of the grid.
+    coalitions : tuple of str
+        Each as parties joined by ``+``: ids, or ``N users`` for the first N (``2 users``), for
+        example ``"aggregation-server + 1 user"``.
+    protocols : tuple of str
+        Protocols on whose runs it is made; all of the campaign if empty.
+    withhold : tuple of str
+        Capabilities that are not granted.
+    threat_model : str
+        For attacks on indices of vertical runs: one of the presets, in place of coalitions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    coalitions: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
+    withhold: tuple[str, ...] = ()
+    threat_model: str = ""
+
+    @model_validator(mode="after")
+    def _somebody(self) -> AttackPlan:
+        if not self.coalitions and not self.threat_model:
+            raise ValueError(f"attack '{self.name}' names no coalitions (and no threat_model)")
+        for name in self.withhold:
+            if name not in set(Capability):
+                raise ValueError(
+                    f"withhold: '{name}' is not a capability.{did_you_mean(name, list(Capability))}"
+                )
+        return self
+
+
+class Campaign(BaseModel):
+    """A grid of runs, and the attacks made on each.
+
+    Attributes
+    ----------
+    name : str
+    protocol : str
+        Of runs where the grid does not vary it.
+    parameters, federation : dict
+        Fixed parts of a run, as in ``privaudit simulate --config``.
+    seed : int
+        Where the grid does not vary it.
+    grid : dict of str to list
+        Values of ``protocol``, ``seed``, ``parameters.KEY`` or ``federation.KEY``; all
+        combinations are taken. A key that a protocol does not have is left out of its runs.
+    exclude : tuple of dict
+        Combinations to leave out: a run is, if it agrees with all keys of an entry.
+    attack : tuple of AttackPlan
+    confidence : float
+        With which all headline figures of the report hold together.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = "campaign"
+    protocol: str = "pa-cfl"
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    federation: dict[str, Any] = Field(default_factory=dict)
+    seed: int = Field(0, ge=0)
+    grid: dict[str, tuple[Scalar, ...]] = Field(default_factory=dict)
+    exclude: tuple[dict[str, Scalar], ...] = ()
+    attack: tuple[AttackPlan, ...] = ()
+    confidence: float = Field(0.95, gt=0, lt=1)
+
+    @field_validator("grid")
+    @classmethod
+    def _known_axes(cls, grid: dict[str, tuple[Scalar, ...]]) -> dict[str, tuple[Scalar, ...]]:
+        for key, values in grid.items():
+            section, _, name = key.partition(".")
+            if key not in ("protocol", "seed") and not (
+                section in ("parameters", "federation") and name
+            ):
+                raise ValueError(
+                    f"'{key}' is no axis; allowed are protocol, seed, parameters.KEY and "
+                    f"federation.KEY.{did_you_mean(key, ('protocol', 'seed', 'parameters'))}"
+                )
+            if not values:
+                raise ValueError(f"'{key}' has no values")
+            if len(set(map(repr, values))) != len(values):
+                raise ValueError(f"'{key}' has a value twice: {list(values)}")
+        return grid
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Campaign:
+        if not self.attack:
+            raise ValueError("it names no [[attack]]; see examples/quick-campaign.toml")
+        for entry in self.exclude:
+            for key in entry:
+                if key not in self.grid:
+                    axes = ", ".join(self.grid) or "which has none"
+                    raise ValueError(
+                        f"exclude: '{key}' is not an axis of the grid ({axes})."
+                        f"{did_you_mean(key, self.grid)}"
+                    )
+        return self
+
+    def runs(self) -> Iterator[dict[str, Any]]:
+        """Yield the configuration of each run of the grid once, checked.
+
+        Raises
+        ------
+        PluginError, ConfigurationError
+            If a protocol is unknown, or a parameter is wrong or fits no protocol.
+        """
+        seen: list[dict[str, Any]] = []
+        used: set[str] = set()
+        for values in itertools.product(*self.grid.values()):
+            point = dict(zip(self.grid, values, strict=True))
+            if any(all(point[k] == v for k, v in entry.items()) for entry in self.exclude):
+                continue
+            run, keys = self._run(point)
+            used |= keys
+            if run not in seen:
+                seen.append(run)
+                yield run
+        if not seen:
+            raise ConfigurationError("the grid is empty: everything is excluded")
+        unused = [k for k in self.grid if "." in k and k not in used]
+        if unused:
+            raise ConfigurationError(
+                f"grid: {', '.join(unused)} fits none of the campaign's protocols; privaudit "
+                "explain PROTOCOL lists the parameters"
+            )
+
+    def _run(self, point: Mapping[str, Scalar]) -> tuple[dict[str, Any], set[str]]:
+        protocol = str(point.get("protocol", self.protocol))
+        kind = plugins.load("protocol", protocol)
+        parameters, federation = dict(self.parameters), dict(self.federation)
+        used = set()
+        for key, value in point.items():
+            section, _, name = key.partition(".")
+            if section == "parameters" and name in kind.Config.model_fields:
+                parameters[name] = value
+                used.add(key)
+            elif section == "federation":
+                federation[name] = value
+                used.add(key)
+        if len(self._protocols()) > 1:
+            # Protocols that are compared share what they can of the fixed parameters.
+            parameters = {k: v for k, v in parameters.items() if k in kind.Config.model_fields}
+        config = simulation_config(
+            {
+                "protocol": protocol,
+                "parameters": parameters,
+                "federation": federation,
+                "seed": point.get("seed", self.seed),
+            },
+            where="campaign",
+        )
+        configured_protocol(protocol, dict(config.parameters))
+        return config.model_dump(mode="json"), used
+
+    def _protocols(self) -> tuple[str, ...]:
+        return tuple(str(p) for p in self.grid.get("protocol", (self.protocol,)))
+
+    def cells(self) -> tuple[CellSpec, ...]:
+        """Return every cell of the campaign, in a fixed order, each once.
+
+        Raises
+        ------
+        PluginError, ConfigurationError
+            Also if an attack is unknown or has a wrong option, or there are too many cells.
+        """
+        protocols = self._protocols()
+        for plan in self.attack:
+            for name in plan.protocols:
+                if name not in protocols:
+                    raise ConfigurationError(
+                        f"attack '{plan.name}' is for protocol '{name}', which the campaign does "
+                        f"not run; it runs {', '.join(protocols)}.{did_you_mean(name, protocols)}"
+                    )
+        cells: dict[str, CellSpec] = {}
+        for run in self.runs():
+            for plan in self.attack:
+                if plan.protocols and run["protocol"] not in plan.protocols:
+                    continue
+                for options in _options(plan):
+                    for who in plan.coalitions or ("",):
+                        spec = CellSpec(
+                            run=run,
+                            attack=plan.name,
+                            options=options,
+                            coalition=who,
+                            withhold=plan.withhold,
+                            threat_model=plan.threat_model,
+                        )
+                        cells.setdefault(spec.key(), spec)
+                        if len(cells) > MOST_CELLS:
+                            raise ConfigurationError(
+                                f"the campaign has more than {MOST_CELLS:,} cells; split it"
+                            )
+        if not cells:
+            raise ConfigurationError("no attack of the campaign fits a run of its grid")
+        return tuple(cells.values())
+
+
+def _options(plan: AttackPlan) -> Iterator[dict[str, Any]]:
+    """Yield the options of a plan, lists spread out, checked against the attack."""
+    kind = plugins.load("attack", plan.name)
+    axes = {k: v if isinstance(v, list) else [v] for k, v in plan.options.items()}
+    for key, values in axes.items():
+        if not values:
+            raise ConfigurationError(f"attack '{plan.name}': option '{key}' has no values")
+    for chosen in itertools.product(*axes.values()):
+        options = dict(zip(axes, chosen, strict=True))
+        constructed(kind, options, where=f"attack '{plan.name}'")
+        yield options
+
+
+def read_campaign(path: Path) -> Campaign:
+    """Read a campaign from TOML.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be read, or has a key or value that is not allowed.
+    """
+    return validated(Campaign, read_toml(path), where=str(path))

@@ -1,0 +1,156 @@
+"""Where cells are measured: processes of this machine, or workers of a dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from privaudit.campaigns.grid.pool import Pool
+from privaudit.campaigns.grid.specification import CellSpec, execute
+from privaudit.errors import ConfigurationError, PluginError
+
+__all__ = ["DaskEngine", "Engine", "PoolEngine", "Task"]
+
+#: A key, and the cell that it stands for.
+Task = tuple[str, CellSpec]
+
+
+class Engine(Protocol):
+    """Measures cells in some order and yields each result as it is there."""
+
+    def run(
+        self, tasks: Sequence[Task], *, runs: Path, data_root: Path | None
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield key and result of every task, a cell that failed among them with its reason."""
+        ...
+
+
+def _failed(reason: str, seconds: float = 0.0) -> dict[str, Any]:
+    return {
+        "status": "failed",
+        "reason": reason,
+        "triples": [],
+        "diagnostics": {},
+        "seconds": seconds,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PoolEngine:
+    """Spawned processes with one thread each.
+
+    Attributes
+    ----------
+    jobs : int
+        Processes.
+    seconds : float or None
+        Time limit of a cell, with which its process is ended.
+    megabytes : float or None
+        Limit of a worker's resident memory.
+    logs : Path or None
+        Folder for what workers write to standard error, one file a worker.
+    """
+
+    jobs: int = 2
+    seconds: float | None = None
+    megabytes: float | None = None
+    logs: Path | None = None
+
+    def run(
+        self, tasks: Sequence[Task], *, runs: Path, data_root: Path | None
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield results; a cell whose worker dies, or is ended by a limit, is a failed one."""
+        work = partial(execute, runs=runs, data_root=data_root)
+        with Pool(
+            work, jobs=self.jobs, seconds=self.seconds, megabytes=self.megabytes, logs=self.logs
+        ) as pool:
+            for key, outcome in pool.results((key, spec.to_json()) for key, spec in tasks):
+                if isinstance(outcome, str):
+                    yield key, _failed(outcome)
+                else:
+                    yield key, outcome
+
+
+@dataclass(frozen=True, slots=True)
+class DaskEngine:
+    """Workers of ``dask.distributed`` (extra ``dask``).
+
+    Attributes
+    ----------
+    address : str
+        ``host:port`` of a scheduler, the path of a scheduler file, or empty for a local cluster.
+    jobs : int
+        Processes of a local cluster.
+    retries : int
+        How often a cell is tried again if its worker is lost.
+    """
+
+    address: str = ""
+    jobs: int = 2
+    retries: int = 3
+
+    def run(
+        self, tasks: Sequence[Task], *, runs: Path, data_root: Path | None
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield results; workers find the runs under the same path, or make them again there."""
+        try:
+            from distributed import as_completed
+        except ImportError as error:
+            raise PluginError(
+                "the dask engine needs dask.distributed: pip install 'privaudit[dask]'"
+            ) from error
+        with self._client() as client:
+            waiting = {
+                client.submit(
+                    execute,
+                    spec.to_json(),
+                    runs=runs,
+                    data_root=data_root,
+                    key=f"privaudit-{key}",
+                    pure=True,
+                    retries=self.retries,
+                ): key
+                for key, spec in tasks
+            }
+            for future in as_completed(list(waiting)):
+                key = waiting.pop(future)
+                raised = future.exception()
+                yield key, future.result() if raised is None else _failed(_told(raised))
+                future.release()
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        from distributed import Client, LocalCluster
+
+        try:
+            if not self.address:
+                with (
+                    LocalCluster(
+                        n_workers=self.jobs,
+                        threads_per_worker=1,
+                        processes=True,
+                        dashboard_address=None,
+                    ) as cluster,
+                    Client(cluster) as client,
+                ):
+                    yield client
+                return
+            file = Path(self.address)
+            where: Mapping[str, Any] = (
+                {"scheduler_file": str(file)} if file.is_file() else {"address": self.address}
+            )
+            with Client(**where, timeout="30s") as client:
+                yield client
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"no dask scheduler at '{self.address}' ({error}); give host:port or the path of "
+                "its scheduler file"
+            ) from error
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,218 @@
+"""Spawned worker processes with limits: one that dies or runs too long costs one task."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from privaudit.errors import ConfigurationError, PrivauditError
+
+__all__ = ["Pool"]
+
+Work = Callable[[Any], dict[str, Any]]
+
+#: How often limits are looked at, in seconds.
+_TICK: Final = 0.2
+_THREADS: Final = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+_STATUS: Final = "/proc/{}/status"
+
+
+def _serve(work: Work, pipe: Connection, log: Path | None) -> None:
+    """Answer tasks until the pipe is closed; an exception becomes its text."""
+    # Ctrl-C reaches every process of the terminal; the parent alone says what happened.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        stream = log.open("a", encoding="utf-8", buffering=1)
+        os.dup2(stream.fileno(), sys.stderr.fileno())
+    with contextlib.suppress(ImportError):
+        import torch
+
+        torch.set_num_threads(1)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            task = pipe.recv()
+            try:
+                answer: dict[str, Any] | str = work(task)
+            except PrivauditError as error:
+                answer = str(error)
+            except Exception as error:
+                # The boundary of a worker: whatever a task raises is told, with its trace in the
+                # log, and the worker goes on.
+                import traceback
+
+                traceback.print_exc()
+                answer = f"{type(error).__name__}: {error}"
+            pipe.send(answer)
+
+
+def _end_with_parent() -> None:
+    """End this worker when the campaign's process is gone, even if it was killed."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    log: Path | None
+    key: str | None = None
+    started: float = 0.0
+
+
+class Pool:
+    """Workers that measure tasks, each in a process of its own that can be ended.
+
+    Parameters
+    ----------
+    work : callable
+        Module-level function (or a partial of one) from a task to its result.
+    jobs : int
+    seconds : float or None
+        Time limit of a task.
+    megabytes : float or None
+        Limit of a worker's resident memory.
+    logs : Path or None
+        Folder for what workers write to standard error.
+
+    Raises
+    ------
+    ConfigurationError
+        If a memory limit is asked for where the memory of a process cannot be read.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        jobs: int,
+        seconds: float | None = None,
+        megabytes: float | None = None,
+        logs: Path | None = None,
+    ) -> None:
+        if megabytes is not None and not Path(_STATUS.format(os.getpid())).is_file():
+            raise ConfigurationError("a memory limit needs /proc, which this system does not have")
+        self._work, self._jobs, self._logs = work, jobs, logs
+        self._seconds, self._megabytes = seconds, megabytes
+        self._workers: list[_Worker] = []
+        self._count = 0
+        # Libraries read these when they are loaded, in a spawned worker before anything else runs.
+        for variable in _THREADS:
+            os.environ.setdefault(variable, "1")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for worker in self._workers:
+            self._end(worker)
+        self._workers.clear()
+
+    def results(
+        self, tasks: Iterable[tuple[str, Any]]
+    ) -> Iterator[tuple[str, dict[str, Any] | str]]:
+        """Yield key and result of every task as it is done; a text in its place says why not."""
+        waiting = list(reversed(list(tasks)))
+        while waiting or any(w.key is not None for w in self._workers):
+            while len(self._workers) < min(
+                self._jobs, len(waiting) + sum(w.key is not None for w in self._workers)
+            ):
+                self._workers.append(self._start())
+            for worker in self._workers:
+                if worker.key is None and waiting:
+                    worker.key, task = waiting.pop()
+                    worker.started = time.monotonic()
+                    with contextlib.suppress(OSError):
+                        # A worker that is gone already is found out below.
+                        worker.pipe.send(task)
+            yield from self._finished()
+
+    def _finished(self) -> Iterator[tuple[str, dict[str, Any] | str]]:
+        busy = [w for w in self._workers if w.key is not None]
+        ready = set(wait([w.pipe for w in busy], timeout=_TICK))
+        for worker in busy:
+            key, answer = worker.key, self._answer(worker, ready=worker.pipe in ready)
+            if answer is None or key is None:
+                continue
+            worker.key = None
+            yield key, answer
+
+    def _answer(self, worker: _Worker, *, ready: bool) -> dict[str, Any] | str | None:
+        """Return what a busy worker has to say, or why it will not; None if it is still at work."""
+        if ready:
+            try:
+                answer: dict[str, Any] | str = worker.pipe.recv()
+                return answer
+            except (EOFError, OSError):
+                worker.process.join(timeout=5)
+                code = worker.process.exitcode
+                return self._lost(worker, f"its worker process died (exit code {code})")
+        taken = time.monotonic() - worker.started
+        if self._seconds is not None and taken > self._seconds:
+            return self._lost(worker, f"it took longer than the limit of {self._seconds:g} s")
+        if self._megabytes is not None:
+            used = _resident(worker.process.pid)
+            if used > self._megabytes:
+                return self._lost(
+                    worker, f"it used {used:,.0f} MB, the limit is {self._megabytes:,.0f} MB"
+                )
+        return None
+
+    def _lost(self, worker: _Worker, reason: str) -> str:
+        self._end(worker)
+        self._workers.remove(worker)
+        return reason if worker.log is None else f"{reason}; see {worker.log}"
+
+    def _start(self) -> _Worker:
+        context = get_context("spawn")
+        ours, theirs = context.Pipe()
+        self._count += 1
+        log = None if self._logs is None else self._logs / f"worker-{os.getpid()}-{self._count}.log"
+        process = context.Process(target=_serve, args=(self._work, theirs, log), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours, log)
+
+    def _end(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        if worker.key is None:
+            # An idle worker ends by itself when its pipe closes.
+            worker.process.join(timeout=2)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join(timeout=5)
+
+
+def _resident(pid: int | None) -> float:
+    """Return the resident memory of a process in MB; 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(_STATUS.format(pid)).read_text(encoding="ascii").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1000
+    return 0.0

@@ -1,0 +1,215 @@
+"""The results of a campaign in one SQLite file, written by one process."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from privaudit.campaigns.grid.specification import CellSpec
+from privaudit.errors import ConfigurationError, OutputExistsError
+
+__all__ = ["FILE", "SCHEMA", "Row", "Store"]
+
+FILE: Final = "campaign.sqlite"
+SCHEMA: Final = "privaudit-campaign/1"
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS cells (
+    key TEXT PRIMARY KEY,
+    position INTEGER NOT NULL,
+    specification TEXT NOT NULL,
+    status TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    result TEXT,
+    seconds REAL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One cell as it is stored.
+
+    Attributes
+    ----------
+    status : {"pending", "measured", "not-applicable", "failed"}
+    result : mapping or None
+        As :func:`privaudit.campaigns.grid.specification.execute` returns it, without the seconds.
+    seconds : float or None
+        How long it took; the one thing that differs from run to run.
+    """
+
+    key: str
+    specification: CellSpec
+    status: str
+    reason: str
+    result: Mapping[str, Any] | None
+    seconds: float | None
+
+
+class Store:
+    """The cells of a campaign and their results.
+
+    Every finished cell is committed at once, so that a crash loses at most the cells in work.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the campaign.
+    readonly : bool
+        Open what is there, for reading.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file cannot be opened, is no campaign's, or is of another schema version.
+    """
+
+    def __init__(self, folder: Path, *, readonly: bool = False) -> None:
+        self.file = folder / FILE
+        if readonly and not self.file.is_file():
+            raise ConfigurationError(
+                f"{folder} holds no campaign ({FILE}); make one with privaudit run CAMPAIGN.toml "
+                f"-o {folder}"
+            )
+        with self._told():
+            # Results go through one process; readers may look at any time.
+            self._connection = sqlite3.connect(
+                f"{self.file.resolve().as_uri()}{'?mode=ro' if readonly else ''}",
+                uri=True,
+                isolation_level=None,
+                timeout=30,
+            )
+            if not readonly:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.executescript(_TABLES)
+            found = self._fact("schema")
+            if found is None and not readonly:
+                self._set_fact("schema", SCHEMA)
+            elif found != SCHEMA:
+                raise ConfigurationError(
+                    f"{self.file} is of schema {found!r}; this version reads {SCHEMA!r}: read it "
+                    "with the version that wrote it, or run the campaign into another folder"
+                )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what SQLite says into an error that names the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise ConfigurationError(
+                f"{self.file}: {error}; if the disk is full or read-only, free it and run the same "
+                "command again: finished cells are kept"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def _fact(self, name: str) -> str | None:
+        found = self._connection.execute(
+            "SELECT value FROM facts WHERE name = ?", (name,)
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def _set_fact(self, name: str, value: str) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the resolved configuration that was last run into this folder."""
+        with self._told():
+            text = self._fact("configuration")
+        return {} if text is None else dict(json.loads(text))
+
+    def plan(self, configuration: Mapping[str, Any], cells: Sequence[CellSpec]) -> None:
+        """Enter the cells of a campaign; those that are there already keep their results.
+
+        Raises
+        ------
+        OutputExistsError
+            If the folder holds a campaign of another name.
+        """
+        before = self.configuration()
+        if before and before.get("name") != configuration.get("name"):
+            raise OutputExistsError(
+                f"{self.file.parent} holds the campaign '{before.get('name')}'; name another "
+                "folder with -o"
+            )
+        with self._told():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._set_fact("configuration", json.dumps(configuration, sort_keys=True))
+                # What a changed campaign no longer wants stays, behind all that it does.
+                self._connection.execute("UPDATE cells SET position = -1")
+                self._connection.executemany(
+                    "INSERT INTO cells (key, position, specification, status) "
+                    "VALUES (?, ?, ?, 'pending') "
+                    "ON CONFLICT (key) DO UPDATE SET position = excluded.position",
+                    [
+                        (c.key(), position, json.dumps(c.to_json(), sort_keys=True))
+                        for position, c in enumerate(cells)
+                    ],
+                )
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+
+    def finish(self, key: str, result: Mapping[str, Any]) -> None:
+        """Store the result of a cell."""
+        kept = {k: v for k, v in result.items() if k != "seconds"}
+        with self._told():
+            self._connection.execute(
+                "UPDATE cells SET status = ?, reason = ?, result = ?, seconds = ? WHERE key = ?",
+                (
+                    result["status"],
+                    result["reason"],
+                    json.dumps(kept, sort_keys=True, allow_nan=False),
+                    result["seconds"],
+                    key,
+                ),
+            )
+
+    def rows(self, *, status: str | None = None) -> tuple[Row, ...]:
+        """Return the campaign's cells in the order planned; ``None`` does not restrict."""
+        query = (
+            "SELECT key, specification, status, reason, result, seconds FROM cells "
+            "WHERE position >= 0 AND (? IS NULL OR status = ?) ORDER BY position"
+        )
+        with self._told():
+            found = self._connection.execute(query, (status, status)).fetchall()
+        return tuple(
+            Row(
+                key,
+                CellSpec.from_json(json.loads(specification)),
+                state,
+                reason,
+                None if result is None else json.loads(result),
+                seconds,
+            )
+            for key, specification, state, reason, result, seconds in found
+        )
+
+    def seconds_by_attack(self) -> dict[str, float]:
+        """Return the mean time of measured cells, by attack."""
+        times: dict[str, list[float]] = {}
+        for row in self.rows(status="measured"):
+            if row.seconds is not None:
+                times.setdefault(row.specification.attack, []).append(row.seconds)
+        return {attack: sum(t) / len(t) for attack, t in times.items()}

@@ -1,0 +1,270 @@
+"""``privaudit run`` and ``privaudit results``: grids of cells that resume, and what they gave."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from privaudit.cli import _options as options
+from privaudit.cli._console import count, emit_json, progress, table
+from privaudit.errors import ConfigurationError, did_you_mean
+
+if TYPE_CHECKING:
+    from privaudit.campaigns.grid import Campaign
+    from privaudit.campaigns.grid.engines import Engine
+
+__all__ = ["register"]
+
+INCOMPLETE = 3
+ENGINES = ("local", "dask")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+
+    @app.command()
+    def run(
+        campaign: Annotated[Path, typer.Argument(help="TOML file that describes the campaign.")],
+        out: Annotated[
+            Path | None, typer.Option("-o", "--out", help="Folder that holds everything.")
+        ] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="List the cells and an estimate; run nothing.")
+        ] = False,
+        jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Worker processes.")] = 2,
+        engine: Annotated[str, typer.Option("--engine", help=f"{' or '.join(ENGINES)}.")] = "local",
+        address: Annotated[
+            str,
+            typer.Option("--address", help="Of a dask scheduler: host:port or its file."),
+        ] = "",
+        time_limit: Annotated[
+            float | None, typer.Option("--time-limit", min=0.1, help="Seconds a cell may take.")
+        ] = None,
+        memory_limit: Annotated[
+            float | None, typer.Option("--memory-limit", min=1, help="MB a worker may use.")
+        ] = None,
+        retry_failed: Annotated[
+            bool, typer.Option("--retry-failed", help="Measure failed cells again.")
+        ] = False,
+        data_root: options.DataRoot = None,
+        quiet: options.Quiet = False,
+        json: options.Json = False,
+    ) -> None:
+        """Run a campaign: every cell of its grid, on processes or a cluster, and the report.
+
+        The same command resumes after a crash, a kill or a full disk;
+        finished cells are never measured again. Exit code 3 if cells
+        failed or are missing.
+        """
+        from privaudit.campaigns.grid import read_campaign, run_campaign
+        from privaudit.campaigns.grid.report import campaign_report
+        from privaudit.reports import write_report
+
+        described = read_campaign(campaign)
+        if dry_run:
+            _plan(described, out, json=json, jobs=jobs)
+            return
+        if out is None:
+            raise ConfigurationError("name a folder with -o; the same command resumes there")
+        chosen = _engine(engine, jobs, address, time_limit, memory_limit, out)
+        with progress(quiet=quiet) as steps:
+            summary = run_campaign(
+                described,
+                out,
+                engine=chosen,
+                data_root=data_root,
+                retry_failed=retry_failed,
+                steps=steps,
+            )
+            report = campaign_report(described, out)
+            files = write_report(report, out)
+        told = (
+            f"{summary.measured} measured, {summary.not_applicable} not applicable, "
+            f"{summary.failed} failed, {summary.pending} pending"
+        )
+        if json:
+            emit_json(
+                {
+                    "cells": summary.cells,
+                    "measured": summary.measured,
+                    "not_applicable": summary.not_applicable,
+                    "failed": summary.failed,
+                    "pending": summary.pending,
+                    "computed": summary.computed,
+                    "seconds": summary.seconds,
+                    "report": str(files[0]),
+                }
+            )
+        else:
+            typer.echo(
+                f"==== {count(summary.cells, 'cell')}: {told}; {summary.computed} in this run, "
+                f"{summary.seconds:.0f} s ===="
+            )
+            typer.echo(f"report: {files[0]}")
+        if summary.failed or summary.pending:
+            raise typer.Exit(INCOMPLETE)
+
+    @app.command()
+    def results(
+        folder: Annotated[Path, typer.Argument(help="A campaign's folder.")],
+        where: Annotated[
+            list[str] | None,
+            typer.Option("--where", metavar="COLUMN=VALUE", help="Only such rows; repeatable."),
+        ] = None,
+        sort: Annotated[
+            str, typer.Option("--sort", help="Column to sort by; -COLUMN descends.")
+        ] = "",
+        columns: Annotated[
+            str, typer.Option("--columns", help="Comma-separated; all that vary by default.")
+        ] = "",
+        csv_file: Annotated[
+            Path | None, typer.Option("--csv", help="Write the rows to a CSV file.")
+        ] = None,
+        parquet: Annotated[
+            Path | None, typer.Option("--parquet", help="Write them to a Parquet file.")
+        ] = None,
+        json: options.Json = False,
+    ) -> None:
+        """List, filter, sort and export the results of a campaign, one row a metric of a cell."""
+        from privaudit.campaigns.grid import Store
+        from privaudit.campaigns.grid.table import flat_rows, selected, varying
+
+        with Store(folder, readonly=True) as store:
+            rows = selected(flat_rows(store.rows()), where=where or (), sort=sort)
+        if csv_file is not None:
+            csv_file.write_text(_csv(rows), encoding="utf-8")
+        if parquet is not None:
+            _parquet(rows, parquet)
+        if json:
+            emit_json({"rows": rows})
+            return
+        if csv_file is not None or parquet is not None:
+            typer.echo(f"{count(len(rows), 'row')} written to {csv_file or parquet}")
+            return
+        names = _columns(columns, rows) or varying(rows)
+        table(str(folder), names, [[_shown(row.get(name)) for name in names] for row in rows])
+        typer.echo(f"==== {count(len(rows), 'row')} ====")
+
+
+def _plan(campaign: Campaign, out: Path | None, *, json: bool, jobs: int) -> None:
+    from privaudit.campaigns.grid import Store
+    from privaudit.campaigns.grid.store import FILE
+
+    cells = campaign.cells()
+    known: dict[str, float] = {}
+    finished: set[str] = set()
+    if out is not None and (out / FILE).is_file():
+        with Store(out, readonly=True) as store:
+            known = store.seconds_by_attack()
+            finished = {r.key for r in store.rows() if r.status in ("measured", "not-applicable")}
+    missing = [c for c in cells if c.key() not in finished]
+    timed = [c for c in missing if c.attack in known]
+    seconds = sum(known[c.attack] for c in timed) / jobs
+    runs = {repr(c.run) for c in cells}
+    if json:
+        emit_json(
+            {
+                "cells": [c.to_json() for c in cells],
+                "runs": len(runs),
+                "missing": len(missing),
+                "estimated_seconds": seconds if len(timed) == len(missing) else None,
+            }
+        )
+        return
+    table(
+        campaign.name,
+        ("protocol", "seed", "attack", "by", "options", "state"),
+        [
+            (
+                str(c.run["protocol"]),
+                str(c.run["seed"]),
+                c.attack,
+                c.coalition or c.threat_model,
+                ", ".join(f"{k}={v}" for k, v in c.options.items()),
+                "finished" if c.key() in finished else "to do",
+            )
+            for c in cells
+        ],
+    )
+    told = (
+        f"about {seconds:.0f} s on {count(jobs, 'process').replace('processs', 'processes')} by "
+        "the cells that are finished"
+        if missing and len(timed) == len(missing)
+        else "how long is known once a cell of each attack is finished (-o DIR)"
+        if missing
+        else "nothing is left to do"
+    )
+    typer.echo(
+        f"==== {count(len(cells), 'cell')} on {count(len(runs), 'run')}, {len(missing)} to do: "
+        f"{told} ===="
+    )
+
+
+def _engine(
+    name: str,
+    jobs: int,
+    address: str,
+    time_limit: float | None,
+    memory_limit: float | None,
+    out: Path,
+) -> Engine:
+    from privaudit.campaigns.grid.engines import DaskEngine, PoolEngine
+
+    if name == "local":
+        if address:
+            raise ConfigurationError("--address goes with --engine dask")
+        return PoolEngine(jobs, time_limit, memory_limit, out / "logs")
+    if name == "dask":
+        if time_limit is not None or memory_limit is not None:
+            raise ConfigurationError(
+                "--time-limit and --memory-limit go with --engine local; dask's workers have "
+                "limits of their own (dask worker --memory-limit)"
+            )
+        return DaskEngine(address, jobs)
+    raise ConfigurationError(
+        f"no engine is named '{name}'; allowed are {', '.join(ENGINES)}."
+        f"{did_you_mean(name, ENGINES)}"
+    )
+
+
+def _columns(text: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    known = {name for row in rows for name in row}
+    for name in names:
+        if rows and name not in known:
+            raise ConfigurationError(
+                f"--columns: no column is named '{name}'; there are {', '.join(sorted(known))}."
+                f"{did_you_mean(name, known)}"
+            )
+    return names
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def _parquet(rows: Sequence[dict[str, Any]], file: Path) -> None:
+    try:
+        import pandas as pd
+
+        pd.DataFrame(list(rows)).to_parquet(file)
+    except ImportError as error:
+        raise ConfigurationError(
+            "Parquet needs pandas and pyarrow: pip install 'privaudit[tables]'"
+        ) from error
