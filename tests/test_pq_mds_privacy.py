@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from pq_mds_runs import SEEDS, digits, execute, mean_of, numbers
@@ -10,7 +13,7 @@ from scipy.stats import chisquare
 from privaudit.accounting.releases import compose_releases
 from privaudit.errors import ConfigurationError, InvalidDataError
 from privaudit.ledger import GaussianMechanism, RandomizedResponse, UnprotectedRelease
-from privaudit.protocols.pq_mds import kinds
+from privaudit.protocols.pq_mds import PQMDS, kinds
 from privaudit.protocols.pq_mds.coarse import rare_rows
 from privaudit.quantisation.randomised import (
     SENSITIVITY,
@@ -194,6 +197,34 @@ def test_codes_of_a_run_are_accounted_at_the_reference_values(
     # A finer grid of orders than that of the reference may come out below it.
     assert spent.loss_distribution.upper <= spent.renyi.upper + 0.01 <= renyi + 0.02
     assert spent.best.upper <= pure + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"public": {}}, "publishes no 'configuration'"),
+        ({"configuration": {"epsilon0": -1}}, "epsilon0"),
+        ({"configuration": {"codewords": 4}}, "from 1 to 4 are what was configured"),
+        ({"configuration": {"subspaces": 3, "embedding_dimensions": 2}}, "1 numbers from 1 to 8"),
+    ],
+)
+def test_messages_that_contradict_the_published_configuration_are_refused(
+    change: dict[str, Any], message: str
+) -> None:
+    run = execute(
+        digits(rows=100),
+        initialisations=1,
+        reference=False,
+        subspaces=2,
+        codewords=8,
+        defence="randomized-response",
+        epsilon0=1.0,
+    )
+    published: Any = run.transcript.public["configuration"]
+    changed = {**published, **change.get("configuration", {})}
+    public = change.get("public", {**run.transcript.public, "configuration": changed})
+    with pytest.raises(ConfigurationError, match=message):
+        PQMDS().events(replace(run.transcript, public=public))
 
 
 def test_the_codes_that_are_uploaded_are_the_randomized_ones() -> None:
