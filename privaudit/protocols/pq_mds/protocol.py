@@ -47,7 +47,7 @@ Features = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class PQMDS:
-    """The protocol; registered as ``pq-mds``."""
+    """PQ-MDS over parties that hold different columns of the same rows."""
 
     name: ClassVar[str] = "pq-mds"
     version: ClassVar[str] = "1"
