@@ -109,7 +109,7 @@ def test_declared_guarantees_compose_optimally() -> None:
     assert failing.best.upper == pytest.approx(optimal, rel=1e-3)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     epsilon0=st.floats(0.2, 4.0),
     reports=st.integers(1, 6),

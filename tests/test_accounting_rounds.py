@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from privaudit import accounting
 from privaudit.accounting import ShuffledVector, compose_coordinate
+from privaudit.accounting._counts import threshold_epsilon
 from privaudit.accounting._rounds import _loss_law, composed_lower_epsilon
 from privaudit.accounting.rounds import compose_coordinate_upper
 
@@ -141,7 +142,7 @@ def test_many_sizes_at_once_answer_what_each_does_alone(
         alone = accounting.coordinate_bracket(n, epsilon0, delta)
         assert found[n].upper == pytest.approx(alone.upper, rel=1e-4)
         # From the pair of data sets that is the best one at the sizes around: as good, or nearly.
-        assert found[n].lower == pytest.approx(alone.lower, rel=1e-2)
+        assert found[n].lower == pytest.approx(alone.lower, rel=2e-2)
     uppers = [found[n].upper or 0.0 for n in sizes]
     lowers = [found[n].lower or 0.0 for n in sizes]
     assert uppers == sorted(uppers, reverse=True)
@@ -165,3 +166,20 @@ def test_a_local_budget_outside_the_domain_is_refused_everywhere(epsilon0: float
     for function in functions:
         with pytest.raises(accounting.OutOfDomainError, match="epsilon0 must be finite and > 0"):
             function()
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    n=st.integers(1, 40),
+    epsilon0=st.floats(0.1, 6.0),
+    log_delta=st.floats(math.log(1e-12), math.log(1e-2)),
+)
+def test_what_is_computed_from_a_release_never_leaks_more_than_it(
+    n: int, epsilon0: float, log_delta: float
+) -> None:
+    """One threshold is computed from three cells, cells from the reports: post-processing."""
+    delta = math.exp(log_delta)
+    threshold = threshold_epsilon(n, epsilon0, delta)
+    cells, _ = composed_lower_epsilon({(n, epsilon0): 1}, delta)
+    assert threshold <= cells * (1 + 1e-3) + 1e-6
+    assert cells <= accounting.coordinate_upper(n, epsilon0, delta)

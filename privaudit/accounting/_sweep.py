@@ -30,11 +30,13 @@ from privaudit.accounting._blanket import _solve as solve
 __all__ = ["Swept", "sweep", "upper_epsilon"]
 
 #: Cluster sizes between two that are solved are at most so far apart, as a ratio.
-_RATIO = 1.6
+_RATIO = 2.0
+#: So few users are solved one by one: the best pair of data sets changes from one to the next.
+_FEW = 16
 #: How far from the solution a bound may stay, relative to it.
 _SLACK = 5e-5
-#: The lower bound's lattice is halved up to this epsilon0; beyond, that costs more than the slack.
-_HALVED = 2.0
+#: Up to this epsilon0 a third of the lattice's points costs less than the slack; beyond, more.
+_COARSE = 2.0
 _CELLS = 6
 #: Below so small a relative difference shuffling counts as useless.
 _VOID = 1e-5
@@ -122,7 +124,8 @@ def _nodes(sizes: Sequence[int]) -> list[int]:
     """Return sizes to solve for: the ends, and in between at most a ratio apart."""
     nodes = [sizes[0]]
     for n, following in zip(sizes, [*sizes[1:], math.inf], strict=True):
-        if n > nodes[-1] and (following > nodes[-1] * _RATIO or n == sizes[-1]):
+        far = n <= _FEW or following > nodes[-1] * _RATIO or n == sizes[-1]
+        if n > nodes[-1] and far:
             nodes.append(n)
     return nodes
 
@@ -224,7 +227,7 @@ def _between(
     left, right = list(solved.values())[place - 1], list(solved.values())[place]
 
     def blanket(epsilon: float) -> float:
-        return blanket_delta(n, epsilon0, gamma, epsilon, coarse=2)
+        return blanket_delta(n, epsilon0, gamma, epsilon, coarse=3 if epsilon0 <= _COARSE else 2)
 
     upper = None
     if left.upper == right.upper:
@@ -236,7 +239,7 @@ def _between(
     others = left.others
 
     def pair(epsilon: float) -> float:
-        coarse = 2 if epsilon0 <= _HALVED else 1
+        coarse = 3 if epsilon0 <= _COARSE else 1
         return dataset_delta(n, epsilon0, others, epsilon, coarse=coarse)
 
     lower: float | None = right.lower

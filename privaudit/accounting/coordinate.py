@@ -84,7 +84,7 @@ def coordinate_brackets(sizes: Sequence[int], epsilon0: float, delta: float) -> 
     """Bracket epsilon of one coordinate for many cluster sizes, faster than one by one.
 
     Every bound is shown by itself. Upper bounds may lie up to 1e-4 (relative) further out than
-    those of :func:`coordinate_bracket`; lower bounds up to 1 %, since between sizes that are solved
+    those of :func:`coordinate_bracket`; lower bounds up to 2 %, since between sizes that are solved
     only the pair of data sets that is the best one around is tried.
 
     Parameters
