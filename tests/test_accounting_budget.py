@@ -112,7 +112,11 @@ def test_per_coordinate_clipping_grows_with_the_dimension() -> None:
 
 def test_the_same_report_seen_before_shuffling_is_not_composed_twice() -> None:
     before = PrivacyEvent(
-        1, LaplaceVector(1.0, 1000, 1.0), USERS, ("management-server",), "the less important subvector"
+        1,
+        LaplaceVector(1.0, 1000, 1.0),
+        USERS,
+        ("management-server",),
+        "the less important subvector",
     )
     with_shuffler = budget([shuffled(1, USERS), before], delta=DELTA)
     assert with_shuffler.rows == budget([shuffled(1, USERS)], delta=DELTA).rows
@@ -121,7 +125,11 @@ def test_the_same_report_seen_before_shuffling_is_not_composed_twice() -> None:
 
 def test_an_observer_of_both_reports_is_charged_for_both() -> None:
     twice = PrivacyEvent(
-        2, LaplaceVector(1.0, 1000, 1.0), USERS, ("aggregation-server",), "the less important subvector"
+        2,
+        LaplaceVector(1.0, 1000, 1.0),
+        USERS,
+        ("aggregation-server",),
+        "the less important subvector",
     )
     found = budget([shuffled(1, USERS), twice], delta=DELTA)
     totals = [row for row in found.rows if row.rounds == 2 and row.quantity == REFINED]

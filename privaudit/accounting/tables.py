@@ -153,7 +153,7 @@ def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
 
     The best bracket is the least of the upper bounds whose domain holds, and a lower bound: the
     spread-input floor where there are enough coordinates for it, else what a single coordinate
-    that carries the whole change loses in one round.
+    that carries the whole change loses over the rounds.
 
     Raises
     ------
