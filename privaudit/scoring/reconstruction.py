@@ -1,12 +1,15 @@
 """How near reconstructed images are to the records that they claim to be.
 
-Every function joins guesses to truth by target id and returns one number a target. An image is
-clamped to [0, 1] before it is compared; an image that is not finite scores ``nan``, which
+Every function joins guesses to truth by target id and returns one number a target, or with
+``per_record`` one a record, under the id ``"<target>/record-<i>"``. An image is clamped to [0, 1]
+before it is compared; an image that is not finite scores ``nan``, which
 :func:`privaudit.scoring.estimate.estimate` counts as a failed target.
 
 The truth of a target is its array ``"images"`` of shape (records, channels, height, width). A
-guess is one image (channels, height, width) or as many images as there are records; several are
-paired with the records by :func:`assign`, and the target's score is the mean over its pairs.
+guess is one image (channels, height, width) or several; they are paired with the records so that
+the total squared distance is least (:func:`assign`), and the target's score is the mean over its
+records. A record for which there is no image, because the adversary believed in fewer records,
+scores ``nan``; surplus images are left out.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ from privaudit.errors import InvalidDataError
 from privaudit.scoring.estimate import Scores
 from privaudit.transcript import Array, Truth
 
-__all__ = ["assign", "identification", "mse", "psnr", "ssim"]
+__all__ = ["assign", "identification", "mse", "psnr", "record_id", "score_pairs", "ssim"]
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 #: Mean squared error below which two images count as equal: 120 dB, beyond float32 images.
 _SMALLEST_ERROR = 1e-12
@@ -34,7 +38,7 @@ _SMALLEST_ERROR = 1e-12
 _SSIM_WINDOW = 11
 
 
-def mse(guesses: Guesses, truth: Truth) -> Scores:
+def mse(guesses: Guesses, truth: Truth, *, per_record: bool = False) -> Scores:
     """Score by mean squared error over all values of an image; lower is leakier.
 
     Raises
@@ -42,7 +46,7 @@ def mse(guesses: Guesses, truth: Truth) -> Scores:
     KeyError
         If the truth does not know a target or its images.
     InvalidDataError
-        If a guess has another shape than the records, or another number of images.
+        If a guess has another shape than the records.
 
     Examples
     --------
@@ -51,10 +55,11 @@ def mse(guesses: Guesses, truth: Truth) -> Scores:
     >>> round(mse(guess, truth).per_target["user-0"], 4)
     0.01
     """
-    return Scores("MSE", "median", _per_target(guesses, truth, _mse), higher_is_leakier=False)
+    scores = score_pairs(guesses, truth, _mse, per_record=per_record)
+    return Scores("MSE", "median", scores, higher_is_leakier=False)
 
 
-def psnr(guesses: Guesses, truth: Truth) -> Scores:
+def psnr(guesses: Guesses, truth: Truth, *, per_record: bool = False) -> Scores:
     """Score by peak signal-to-noise ratio in dB, for a data range of 1.
 
     ``10 log10(1 / MSE)`` with the mean over all values of the image, channels included; at most
@@ -71,10 +76,11 @@ def psnr(guesses: Guesses, truth: Truth) -> Scores:
     def score(guess: Float64, record: Float64) -> float:
         return float(-10 * np.log10(max(_mse(guess, record), _SMALLEST_ERROR)))
 
-    return Scores("PSNR (dB)", "median", _per_target(guesses, truth, score))
+    scores = score_pairs(guesses, truth, score, per_record=per_record)
+    return Scores("PSNR (dB)", "median", scores)
 
 
-def ssim(guesses: Guesses, truth: Truth) -> Scores:
+def ssim(guesses: Guesses, truth: Truth, *, per_record: bool = False) -> Scores:
     """Score by structural similarity (Wang et al. 2004) of a data range of 1.
 
     Gaussian weights of standard deviation 1.5 and population covariances, averaged over pixels
@@ -98,27 +104,34 @@ def ssim(guesses: Guesses, truth: Truth) -> Scores:
             )
         )
 
-    return Scores("SSIM", "median", _per_target(guesses, truth, score))
+    scores = score_pairs(guesses, truth, score, per_record=per_record)
+    return Scores("SSIM", "median", scores)
 
 
-def identification(guesses: Guesses, truth: Truth, *, pool: LabelledImages | None = None) -> Scores:
+def identification(
+    guesses: Guesses,
+    truth: Truth,
+    *,
+    pool: LabelledImages | None = None,
+    per_record: bool = False,
+) -> Scores:
     """Score 1 if a guess is nearer to its own record than to every other one, else 0.
 
-    The others are the records of all other targets that the truth knows, and the pool. Nearness is
-    the Euclidean distance of pixels; a tie counts as 0. With m candidates, chance is 1 / m. For a
-    target of several records the score is 1 if every pair's is.
+    The others are all other records that the truth knows, of the same target too, and the pool.
+    Nearness is the Euclidean distance of pixels; a tie counts as 0. With m candidates, chance is
+    1 / m. For a target of several records the score is 1 if every record's is.
 
     Raises
     ------
     KeyError, InvalidDataError
         As :func:`mse`; also if the pool's images have another shape.
     """
-    owners: list[str] = []
+    owners: list[tuple[str, int]] = []
     rows: list[Float64] = []
     for target, arrays in truth.targets.items():
         if "images" in arrays:
-            for record in _records(truth, target):
-                owners.append(target)
+            for number, record in enumerate(_records(truth, target)):
+                owners.append((target, number))
                 rows.append(record.ravel())
     extra = np.empty((0, rows[0].size)) if rows else np.empty((0, 0))
     if pool is not None and len(pool):
@@ -127,23 +140,23 @@ def identification(guesses: Guesses, truth: Truth, *, pool: LabelledImages | Non
             raise InvalidDataError(
                 f"the pool's images have {extra.shape[1]} values and the records {rows[0].size}"
             )
-    own = np.array(owners)
-    matrix = np.stack(rows) if rows else np.empty((0, 0))
+    everything = np.concatenate([np.stack(rows), extra]) if rows else extra
+    position = {owner: row for row, owner in enumerate(owners)}
     scores: dict[str, float] = {}
     for target, value in zip(guesses.target_ids, guesses.values, strict=True):
-        guess, records = _pair(value, _records(truth, target), target)
-        if not np.isfinite(guess).all():
-            scores[target] = float("nan")
-            continue
-        others = np.concatenate([matrix[own != target], extra])
-        nearest = [
-            float(((others - g.ravel()) ** 2).sum(1).min()) if len(others) else np.inf
-            for g in guess
-        ]
-        hits = [
-            float(((g - r) ** 2).sum()) < n for g, r, n in zip(guess, records, nearest, strict=True)
-        ]
-        scores[target] = float(all(hits))
+        hits = []
+        for number, guess, record in _pairs(value, _records(truth, target), target):
+            if guess is None or not np.isfinite(guess).all():
+                hits.append(float("nan"))
+                continue
+            distances = ((everything - guess.ravel()) ** 2).sum(1)
+            distances[position[target, number]] = np.inf
+            own = float(((guess - record) ** 2).sum())
+            hits.append(float(own < distances.min(initial=np.inf)))
+        if per_record:
+            scores |= {record_id(target, number): hit for number, hit in enumerate(hits)}
+        else:
+            scores[target] = float(np.min(hits))
     return Scores("identification", "proportion", scores)
 
 
@@ -172,11 +185,37 @@ def assign(guess: Array, records: Array) -> npt.NDArray[np.int64]:
     """
     if guess.shape != records.shape:
         raise InvalidDataError(f"cannot pair images {guess.shape} with records {records.shape}")
-    left = np.nan_to_num(guess.reshape(len(guess), -1).astype(np.float64), posinf=0.0, neginf=0.0)
-    right = records.reshape(len(records), -1).astype(np.float64)
-    cost = ((left[:, None] - right[None]) ** 2).sum(2)
-    _, columns = linear_sum_assignment(cost)
+    _, columns = _least_distance(guess.astype(np.float64), records.astype(np.float64))
     return np.asarray(columns, dtype=np.int64)
+
+
+def record_id(target: str, number: int) -> str:
+    """Return the id of one record of a target, in the order of the truth."""
+    return f"{target}/record-{number}"
+
+
+def score_pairs(
+    guesses: Guesses,
+    truth: Truth,
+    score: Callable[[Float64, Float64], float],
+    *,
+    per_record: bool,
+) -> dict[str, float]:
+    """Apply a score to every pair of guess and record, both (channels, height, width).
+
+    Returns one number a target, the mean over its records, or one a record; errors as :func:`mse`.
+    """
+    result: dict[str, float] = {}
+    for target, value in zip(guesses.target_ids, guesses.values, strict=True):
+        scores = [
+            float("nan") if guess is None or not np.isfinite(guess).all() else score(guess, record)
+            for _, guess, record in _pairs(value, _records(truth, target), target)
+        ]
+        if per_record:
+            result |= {record_id(target, number): one for number, one in enumerate(scores)}
+        else:
+            result[target] = float(np.mean(scores))
+    return result
 
 
 def _mse(guess: Float64, record: Float64) -> float:
@@ -187,29 +226,30 @@ def _records(truth: Truth, target: str) -> Float64:
     return np.asarray(truth.get(target, "images"), dtype=np.float64)
 
 
-def _pair(value: Array, records: Float64, target: str) -> tuple[Float64, Float64]:
-    """Return guess, clamped, and records in paired order, both (n, channels, height, width)."""
+def _pairs(
+    value: Array, records: Float64, target: str
+) -> list[tuple[int, Float64 | None, Float64]]:
+    """Return each record's number, the guess paired with it, clamped, and the record."""
     guess = np.asarray(value, dtype=np.float64)
     if guess.ndim == records.ndim - 1:
         guess = guess[None]
-    if guess.shape != records.shape:
+    if guess.shape[1:] != records.shape[1:]:
         raise InvalidDataError(
             f"the guess for '{target}' has shape {np.shape(value)}, its records {records.shape}"
         )
     # An infinite value is a failure; clamping would turn it into a pixel.
     guess = np.where(np.isfinite(guess), np.clip(guess, 0, 1), np.nan)
-    return guess, records[assign(guess, records)]
+    images, numbers = _least_distance(guess, records)
+    paired = dict(zip(numbers.tolist(), images.tolist(), strict=True))
+    return [
+        (number, guess[paired[number]] if number in paired else None, record)
+        for number, record in enumerate(records)
+    ]
 
 
-def _per_target(
-    guesses: Guesses, truth: Truth, score: Callable[[Float64, Float64], float]
-) -> dict[str, float]:
-    result: dict[str, float] = {}
-    for target, value in zip(guesses.target_ids, guesses.values, strict=True):
-        guess, records = _pair(value, _records(truth, target), target)
-        scores = [
-            score(g, r) if np.isfinite(g).all() else float("nan")
-            for g, r in zip(guess, records, strict=True)
-        ]
-        result[target] = float(np.mean(scores))
-    return result
+def _least_distance(guess: Float64, records: Float64) -> tuple[Int64, Int64]:
+    """Return positions of images, and of the records paired with them, of least total distance."""
+    left = np.nan_to_num(guess.reshape(len(guess), -1), posinf=0.0, neginf=0.0)
+    right = records.reshape(len(records), -1)
+    cost = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2 * left @ right.T
+    return linear_sum_assignment(cost)  # type: ignore[no-any-return]

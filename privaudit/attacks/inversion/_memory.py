@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 from torch import Tensor, nn
 
@@ -17,21 +15,21 @@ _COPIES = 8
 #: Copies of an update that an objective and its gradient hold.
 _UPDATES = 4
 
-#: Share of the free memory that a search may take.
+#: Bytes that a search may take on CPUs. Fixed, so that results do not depend on what else runs.
+_BUDGET = 2**30
+
+#: Share of an accelerator's memory that a search may take.
 _SHARE = 0.5
 
 
 def jobs_that_fit(engine: GradientEngine, wanted: int) -> int:
-    """Return how many of the wanted jobs fit into half of the free memory, at least one.
+    """Return how many of the wanted jobs fit into the memory that a search may take, at least one.
 
     A job is one update's dummy records. Their activations are counted in one forward pass.
     """
-    free = _free_bytes(engine.device)
-    if free is None:
-        return wanted
     numbers = _COPIES * _activations(engine) + _UPDATES * engine.dimension
     width = torch.empty(0, dtype=engine.dtype).element_size()
-    return max(1, min(wanted, int(_SHARE * free / (numbers * width))))
+    return max(1, min(wanted, int(_budget(engine.device) / (numbers * width))))
 
 
 def ran_out_of_memory(error: RuntimeError) -> bool:
@@ -65,10 +63,7 @@ def _activations(engine: GradientEngine) -> int:
     return counted
 
 
-def _free_bytes(device: torch.device) -> int | None:
+def _budget(device: torch.device) -> float:
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not told on this system
-        return None
+        return _SHARE * torch.cuda.get_device_properties(device).total_memory
+    return _BUDGET

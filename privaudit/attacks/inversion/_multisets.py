@@ -146,7 +146,7 @@ def multiset_of_values(
     counts = np.bincount(row[known], minlength=classes)
     weight = np.maximum(-sums / np.maximum(counts, 1), 0)
     if not weight.any():
-        weight = (counts == 0) * 1.0
+        weight = (counts == 0).astype(np.float64)
     return largest_remainder(weight, records)
 
 
@@ -155,11 +155,9 @@ def multiset_of_ranks(
 ) -> Int64:
     """Allot labels by each row's sum of ``1 / (1 + rank)`` over its seen coordinates."""
     row = rows_of(indices, layout, classes)
-    weight = 1 / (1 + np.arange(len(indices)))
-    known = row >= 0
-    return largest_remainder(
-        np.bincount(row[known], weights=weight[known], minlength=classes), records
-    )
+    reciprocal = 1 / (1 + np.arange(len(indices)))
+    weight = np.array([reciprocal[row == label].sum() for label in range(classes)])
+    return largest_remainder(weight, records)
 
 
 def declared_labels(
