@@ -23,18 +23,13 @@ from privaudit.protocols.pq_mds.alignment import common_order, row_tokens
 from privaudit.protocols.pq_mds.coarse import rare_rows
 from privaudit.protocols.pq_mds.config import PQMDSConfig
 from privaudit.protocols.pq_mds.events import derive_events
+from privaudit.protocols.pq_mds.measures import data_warnings, measured
 from privaudit.protocols.pq_mds.parties import (
     Quantised,
     make_upload,
     padded_centres,
     quantise,
     standardised,
-)
-from privaudit.protocols.pq_mds.quality import (
-    agreement,
-    clustering_quality,
-    influence_shares,
-    normalised_error,
 )
 from privaudit.protocols.pq_mds.server import Clustering, cluster, one_hot
 from privaudit.quantisation import Layout, encode_upload
@@ -110,7 +105,7 @@ class _Run:
             Layout.of(len(party.columns), m, rule=config.layout, rng=layout_rng)
             for party, m in zip(data.parties, self.subspaces, strict=True)
         )
-        self.warnings = [*data.notes, *_warnings(data, config)]
+        self.warnings = [*data.notes, *data_warnings(data, config)]
         self._declare(data)
         self.parties, self.labels, self.identifiers = self._aligned(data)
         self.rows = (
@@ -125,7 +120,7 @@ class _Run:
                 standardised(p, own) for p, own in zip(self.public, self.features, strict=True)
             )
             self.features = tuple(standardised(own) for own in self.features)
-        self.reference: Clustering | None = None
+        self.reference: npt.NDArray[np.int64] | None = None
         self.bytes_up = self.bytes_down = 0
         self.announced = False
 
@@ -350,34 +345,26 @@ class _Run:
         quantised: Sequence[Quantised],
         uploads: Sequence[npt.NDArray[np.floating]],
     ) -> dict[str, float]:
-        whole = np.concatenate(self.features, axis=1)
-        decoded = [own.quantiser.decode(own.codes) for own in quantised]
-        values = {
-            "rows": float(len(self.rows)),
+        if self.config.reference and self.reference is None:
+            self.reference = cluster(
+                np.concatenate(self.features, axis=1),
+                self.clusters,
+                initialisations=self.config.initialisations,
+                rng=self.reference_rng,
+            ).labels
+        return measured(
+            found.labels,
+            names=self.names,
+            features=self.features,
+            quantised=quantised,
+            uploads=uploads,
+            truth=self.labels,
+            reference=self.reference,
+        ) | {
             "bytes_up": float(self.bytes_up),
             "bytes_down": float(self.bytes_down),
             "bytes_per_row": self.bytes_up / len(self.rows),
-            "raw_bytes_per_row": 4.0 * whole.shape[1],
-            "quantisation_error": normalised_error(whole, np.concatenate(decoded, axis=1)),
         }
-        for name, share in zip(self.names, influence_shares(uploads), strict=True):
-            values[f"influence_share/{name}"] = share
-        if self.labels is not None:
-            values |= clustering_quality(found.labels, self.labels)
-        if self.config.reference:
-            if self.reference is None:
-                self.reference = cluster(
-                    whole,
-                    self.clusters,
-                    initialisations=self.config.initialisations,
-                    rng=self.reference_rng,
-                )
-            both = agreement(found.labels, self.reference.labels)
-            values |= {f"agreement_{name}": value for name, value in both.items()}
-            if self.labels is not None:
-                central = clustering_quality(self.reference.labels, self.labels)
-                values |= {f"central_{name}": value for name, value in central.items()}
-        return values
 
     def _send(
         self, t: int, kind: str, sender: PartyId, receiver: PartyId, **arrays: npt.ArrayLike
@@ -388,25 +375,3 @@ class _Run:
             round=t, kind=kind, sender=sender, receiver=receiver, arrays=named
         )
         return message.nbytes
-
-
-def _warnings(data: VerticalData, config: PQMDSConfig) -> list[str]:
-    """Return what is allowed and worth knowing of the data."""
-    found = []
-    if len(data.parties) == 1:
-        found.append("one party only: nothing is federated, and its upload is the whole table")
-    for party in data.parties:
-        levels: dict[str, int] = {}
-        for i, column in enumerate(party.columns):
-            if column.kind != "categorical":
-                continue
-            single = column.name == column.source
-            count = len(np.unique(party.features[:, i])) if single else 1
-            levels[column.source] = levels.get(column.source, 0) + count
-        found += [
-            f"categorical column '{name}' of party '{party.party}' has {count} levels, more than "
-            f"{config.codewords} codewords: levels share codes"
-            for name, count in levels.items()
-            if count > config.codewords
-        ]
-    return found
