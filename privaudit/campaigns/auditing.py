@@ -68,6 +68,7 @@ AUDITS: MappingProxyType[str, str] = MappingProxyType(
     {
         "pa-cfl": "privaudit.campaigns.pa_cfl",
         "disue": "privaudit.campaigns.disue",
+        "pq-mds": "privaudit.campaigns.pq_mds",
     }
 )
 

@@ -22,6 +22,7 @@ def risk_verdict(
     words: Mapping[str, str],
     when_breached: Remark = _silent,
     when_not: Remark = _silent,
+    strength: Callable[[Finding], float] | None = None,
 ) -> BreachingCoalition:
     """Return the verdict on a risk, with the smallest coalition that breaches it.
 
@@ -31,6 +32,9 @@ def risk_verdict(
         From the label of a coalition to its words; a label without words stands for itself.
     when_breached, when_not : callable
         Give a sentence, with a leading space, to add behind the one on the best finding.
+    strength : callable, optional
+        By which the best finding is chosen among proportions (or all, where there are none); by
+        default its value.
     """
     judged = [f for f in findings if f.headline and f.risk == risk]
     if not judged:
@@ -44,7 +48,7 @@ def risk_verdict(
     breached = [f for f in judged if f.verdict == "breached"]
     if breached:
         least = min(f.coalition_size for f in breached)
-        first = _best([f for f in breached if f.coalition_size == least])
+        first = _best([f for f in breached if f.coalition_size == least], strength)
         sentence = (
             f"{capital(named(first))} {_success(first)} {first.summary} Setting: {first.setting}."
             f"{when_breached(first, findings)}"
@@ -52,7 +56,7 @@ def risk_verdict(
         return _of(risk, "breached", first, named(first), sentence)
     verdict = "inconclusive" if any(f.verdict == "inconclusive" for f in judged) else "not shown"
     tried = ", ".join(sorted({named(f) for f in judged}))
-    first = _best(judged)
+    first = _best(judged, strength)
     sentence = (
         f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: at "
         f"best {_value(first)} of {first.n} targets against {_baseline(first)}. Stronger attacks "
@@ -91,12 +95,12 @@ def _of(
     )
 
 
-def _best(findings: Sequence[Finding]) -> Finding:
+def _best(findings: Sequence[Finding], strength: Callable[[Finding], float] | None) -> Finding:
     """Return the strongest finding; proportions come first, being comparable with one another."""
     shares = [f for f in findings if f.unit == "proportion"]
     return max(
         shares or findings,
-        key=lambda f: f.estimate.value if f.higher_is_leakier else -f.estimate.value,
+        key=strength or (lambda f: f.estimate.value if f.higher_is_leakier else -f.estimate.value),
     )
 
 

@@ -1,0 +1,395 @@
+"""Tables and figures of an audit of PQ-MDS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.attacks.indices import PRESETS
+from privaudit.attacks.indices.granting import whole_table
+from privaudit.campaigns.cells import Measurement
+from privaudit.campaigns.galleries import galleries_of
+from privaudit.campaigns.planned import Planned
+from privaudit.campaigns.pq_mds.adversaries import LABELS, data_of_run
+from privaudit.campaigns.pq_mds.audit import AuditResult
+from privaudit.campaigns.pq_mds.budgets import person_epsilon
+from privaudit.campaigns.pq_mds.verdicts import metrics_of
+from privaudit.campaigns.runs import RecordedRun
+from privaudit.leakage import (
+    CodeLeakage,
+    held_out_cells,
+    leakage_by_party,
+    quantisation_floor,
+)
+from privaudit.protocols.pq_mds import kinds
+from privaudit.protocols.pq_mds.quality import clustering_quality
+from privaudit.protocols.pq_mds.server import cluster
+from privaudit.reports.model import Figure, Finding, Gallery, MeasuredTable
+from privaudit.reports.tradeoff import Point, tradeoff
+from privaudit.transcript import Array, Truth
+
+__all__ = [
+    "alone",
+    "examples_table",
+    "formal_leakage",
+    "matrix",
+    "pictures",
+    "settings_table",
+    "tradeoff_figure",
+    "unique_share",
+]
+
+_ERROR = "normalised reconstruction error"
+Table = npt.NDArray[np.float64]
+
+
+def _codes(run: RecordedRun) -> dict[str, npt.NDArray[np.integer]]:
+    truth = run.truth or Truth()
+    return {
+        party: np.asarray(truth.get(party, "codes/round-1"))
+        for party in run.transcript.ids(kinds.DATA_PARTY_ROLE)
+    }
+
+
+def unique_share(run: RecordedRun) -> float:
+    """Return the share of rows whose tuple of true codes, over all parties, no other row has."""
+    return leakage_by_party(_codes(run))["jointly"].anonymity.unique
+
+
+def alone(run: RecordedRun, *, clusters: int, seed: int) -> Mapping[str, float]:
+    """Return the ARI of each party that clusters its own columns; empty without labels."""
+    truth = run.truth or Truth()
+    labels = truth.targets[kinds.ROWS].get("labels")
+    if labels is None:
+        return {}
+    found = {}
+    for party in run.transcript.ids(kinds.DATA_PARTY_ROLE):
+        own = cluster(
+            np.asarray(truth.get(party, "features")),
+            clusters,
+            initialisations=10,
+            rng=np.random.default_rng([seed, 31]),
+        )
+        found[party] = clustering_quality(own.labels, labels)["ari"]
+    return found
+
+
+def formal_leakage(result: AuditResult) -> MeasuredTable:
+    """Return what codes give away in bits and anonymity sets, by party and jointly."""
+    rows = []
+    for name, setting in result.settings.items():
+        if setting.group in ("no defence", "single columns"):
+            continue
+        run = result.runs[name]
+        noisy = setting.group == "private"
+        for party, leak in leakage_by_party(_codes(run)).items():
+            if party != "jointly" and setting.group not in ("audited", "table", "coarse"):
+                continue
+            floor, held = _errors(run, None if party == "jointly" else party)
+            rows.append(_leakage_row(setting.words, party, leak, floor, held, noisy=noisy))
+    return MeasuredTable(
+        id="formal-leakage",
+        title="Formal leakage of the codes",
+        caption="Bits a row: entropy of the tuple of codes (* at most log2 of the rows could show, "
+        "so that it may be more), the sum over subspaces, the most that so many codewords carry, "
+        "and min-entropy leakage (how much likelier a guess of the row becomes). Anonymity: rows "
+        "whose codes no other has, and that share them with fewer than four others. Error of the "
+        "best reconstruction from codes: with the true codewords, and with the mean of other rows "
+        "that have the same tuple (which says little where few do); the explained variance, the "
+        "leakage under squared error, is 1 less the error. Private settings: of the codes before "
+        "randomisation. None of this is a guarantee.",
+        columns=(
+            "Setting",
+            "Party",
+            "Entropy",
+            "#Over subspaces",
+            "#At most",
+            "#Min-entropy leakage",
+            "#Unique rows",
+            "#Below five",
+            "#Least set",
+            "#Error, codewords",
+            "#Error, same tuple",
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _leakage_row(
+    words: str, party: str, leak: CodeLeakage, floor: float, held: float, *, noisy: bool
+) -> tuple[str | int | float | None, ...]:
+    return (
+        words + (" (before randomisation)" if noisy else ""),
+        party,
+        f"{leak.entropy:.2f}{'*' if leak.saturated else ''}",
+        leak.marginal_entropy,
+        leak.capacity,
+        leak.min_entropy_leakage,
+        leak.anonymity.unique,
+        leak.anonymity.below_five,
+        leak.anonymity.minimum,
+        floor,
+        held,
+    )
+
+
+def _errors(run: RecordedRun, party: str | None) -> tuple[float, float]:
+    """Return the errors of the true codewords, and of held-out means of equal tuples."""
+    truth = run.truth or Truth()
+    parties = run.transcript.ids(kinds.DATA_PARTY_ROLE) if party is None else (party,)
+    records, decoded, codes = [], [], []
+    for name in parties:
+        own = np.asarray(truth.get(name, "codes/round-1"))
+        centres = np.asarray(run.transcript.secrets[name]["centres/round-1"], dtype=np.float64)
+        layout = np.asarray(truth.get(name, "layout"))
+        records.append(np.asarray(truth.get(name, "features"), dtype=np.float64))
+        decoded.append(centres[own[:, layout], np.arange(len(layout))])
+        codes.append(own)
+    every = np.concatenate(records, axis=1)
+    floor = quantisation_floor(every, np.concatenate(decoded, axis=1)).error
+    held = held_out_cells(every, np.concatenate(codes, axis=1), rng=np.random.default_rng(0)).error
+    return floor, held
+
+
+def _figure_of(findings: Sequence[Finding], words: str, attack: str, metric: str) -> Finding | None:
+    for f in findings:
+        if f.attack != attack or not f.metric.startswith(metric):
+            continue
+        if f.setting == words or f.setting.startswith(f"{words}, "):
+            return f
+    return None
+
+
+def settings_table(result: AuditResult, findings: Sequence[Finding]) -> MeasuredTable:
+    """Return quality, volume and leakage of every setting and reference beside one another."""
+    rows: list[tuple[str | int | float | None, ...]] = []
+    for name, setting in result.settings.items():
+        if name == "single-columns":
+            continue
+        words = "the audited run" if name == "main" else setting.words
+        rows.append(
+            _setting_row(
+                words,
+                metrics_of(result.runs[name].outcome),
+                [
+                    _figure_of(findings, words, attack, metric)
+                    for attack, metric in (
+                        ("indices/known-sample", _ERROR),
+                        ("indices/auxiliary-alignment", _ERROR),
+                        ("indices/record-linking", "top-1"),
+                        ("indices/membership", "membership AUC"),
+                    )
+                ],
+                person_epsilon(result.runs[name], delta=result.config.delta),
+            )
+        )
+    for name, outcome in result.references.items():
+        rows.append(_setting_row(f"reference: {name}", metrics_of(outcome), [None] * 4, None))
+    main = metrics_of(result.runs["main"].outcome)
+    if "central_ari" in main:
+        rows.append(
+            (
+                "reference: k-means on pooled columns",
+                main["central_ari"],
+                1.0,
+                main["raw_bytes_per_row"],
+                None,
+                None,
+                None,
+                None,
+                None,
+            )
+        )
+    return MeasuredTable(
+        id="settings",
+        title="Quality and leakage by setting",
+        caption="ARI against the labels and against k-means on the pooled columns; bytes uploaded "
+        "a row; error of records rebuilt by a server that knows some rows, and by one that has "
+        "similar records only (0 perfect, 1 the average record); share of persons recognised from "
+        "an exact copy; AUC of a stranger's membership test (0.5 is a coin toss); ε of one person "
+        "over all parties, where there is one. 'Ranks' and 'SMACOF' are shown because they are "
+        "sometimes taken for defences. Breast cancer is another table: its figures are not "
+        "comparable with the rest. Codebooks with differential privacy are no protection while "
+        "codes leave as they are.",
+        columns=(
+            "Setting",
+            "#ARI, labels",
+            "#ARI, pooled",
+            "#Bytes a row",
+            "#Error, rows known",
+            "#Error, similar records",
+            "#Recognised",
+            "#Membership",
+            "#ε",
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _setting_row(
+    words: str,
+    values: Mapping[str, float],
+    found: Sequence[Finding | None],
+    epsilon: float | None,
+) -> tuple[str | int | float | None, ...]:
+    return (
+        words,
+        values.get("ari"),
+        values.get("agreement_ari"),
+        values.get("bytes_per_row"),
+        *(None if f is None else f.estimate.value for f in found),
+        epsilon,
+    )
+
+
+def matrix(
+    results: Sequence[tuple[Planned, Measurement]], findings: Sequence[Finding]
+) -> MeasuredTable:
+    """Return the headline metric of every attack under every threat model on the audited run."""
+    main = [f for f in findings if f.setting.startswith("the audited run")]
+    attacks = list(dict.fromkeys(i.cell.attack.name for i, _ in results))
+    rows = []
+    for attack in attacks:
+        first: dict[str, Finding] = {}
+        for f in main:
+            if f.attack == attack:
+                first.setdefault(f.coalition_label, f)
+        if not first:
+            continue
+        metric = next(iter(first.values())).metric
+        cells: list[str | None] = []
+        for label in LABELS.values():
+            cells.append(_with_baseline(first[label]) if label in first else None)
+        rows.append((attack.removeprefix("indices/"), metric, *cells))
+    return MeasuredTable(
+        id="threat-models",
+        title="Every attack under every threat model",
+        caption="On the audited run, in brackets what prior knowledge alone reaches; an empty "
+        "cell is an attack that needs what the adversary does not have. Columns answer different "
+        "questions and are not to be averaged. "
+        + " ".join(f"{LABELS[m.name]}: {m.description}" for m in PRESETS.values()),
+        columns=("Attack", "Metric", *LABELS.values()),
+        rows=tuple(rows),
+    )
+
+
+def _with_baseline(finding: Finding) -> str:
+    value, base = finding.estimate.value, finding.baseline.value
+    if finding.unit == "proportion":
+        return f"{value:.0%} ({base:.0%})"
+    return f"{value:.2f} ({base:.2f})"
+
+
+def tradeoff_figure(result: AuditResult, findings: Sequence[Finding]) -> list[Figure]:
+    """Return quality against leakage, one point a setting of the audited data."""
+    points, baseline = [], 1.0
+    quality = "ARI against the labels" if result.data.labels is not None else "ARI, pooled k-means"
+    key = "ari" if result.data.labels is not None else "agreement_ari"
+    for name, setting in result.settings.items():
+        if setting.group in ("table", "single columns"):
+            continue
+        words = "the audited run" if name == "main" else setting.words
+        found = _figure_of(findings, words, "indices/known-sample", _ERROR)
+        values = metrics_of(result.runs[name].outcome)
+        if found is None or key not in values:
+            continue
+        if name == "main":
+            baseline = found.baseline.value
+        group = {"no defence": "ranks, SMACOF", "partition": "other parties"}.get(
+            setting.group, setting.group
+        )
+        mark = setting.words.split("ε = ")[1].split(" ")[0] if "ε = " in words else ""
+        points.append(
+            Point(setting.words, f"ε {mark}" if mark else "", group, values[key], found.estimate)
+        )
+    nothing = metrics_of(result.references.get("no data (random codes)", {})).get(key)
+    if not points:
+        return []
+    return [
+        tradeoff(
+            points,
+            id="quality-and-leakage",
+            title="Quality of the clustering against leakage",
+            caption="A server that knows some rows rebuilds the others; further left is a better "
+            "copy. Above is a better clustering. A useful protection would lie top right. Dotted: "
+            "a clustering of random codes, without any data.",
+            utility=quality,
+            leakage="error of rebuilt records (0 perfect, 1 average)",
+            no_leakage=baseline,
+            reference=nothing,
+            reference_label="random codes",
+        )
+    ]
+
+
+def pictures(result: AuditResult) -> list[Gallery]:
+    """Return the gallery of rebuilt pictures; none where records are no pictures."""
+    shape = result.numbers.image_shape
+    if shape is None or not result.numbers.examples:
+        return []
+    shown = [
+        (item, replace(m, guesses={t: g.reshape(shape) for t, g in m.guesses.items()}))
+        for item, m in result.results
+        if m.guesses and item.cell.digest.startswith(result.runs["main"].digest)
+    ]
+    whole = whole_table(data_of_run(result.runs["main"]))
+
+    def image(truth: Truth, target: str) -> Array:
+        record: Array = whole[_place(truth, target)].reshape(shape)
+        return record
+
+    return galleries_of(shown, row_label=_row_label, image=image, targets="the rows' records")
+
+
+def _row_label(item: Planned) -> str:
+    known = next((p for p in item.cell.setting.split(", ") if p.endswith("known rows")), "")
+    told = known or f"{item.cell.label}, no known row"
+    return told + (" (frequencies only)" if "frequency" in item.cell.attack.name else "")
+
+
+def _place(truth: Truth, target: str) -> int:
+    ids = np.asarray(truth.get(kinds.ROWS, "ids"))
+    return int(np.flatnonzero(ids == int(target.removeprefix("row-")))[0])
+
+
+def examples_table(result: AuditResult) -> list[MeasuredTable]:
+    """Return rebuilt rows of tables beside the true ones, where the report may show them."""
+    if not result.numbers.examples:
+        return []
+    tables = []
+    for item, m in result.results:
+        if not m.guesses or item.cell.attack.name != "indices/known-sample":
+            continue
+        name = next(n for n, r in result.runs.items() if item.cell.digest.startswith(r.digest))
+        whole_rows = name == "main" and result.numbers.image_shape is None
+        if item.position is not None or not (whole_rows or name == "table"):
+            continue
+        tables.append(_examples(result, name, m))
+    return tables
+
+
+def _examples(result: AuditResult, name: str, measured: Measurement) -> MeasuredTable:
+    run = result.runs[name]
+    truth, whole = run.truth or Truth(), whole_table(data_of_run(run))
+    columns = result.column_names[name]
+    # The columns in which records differ most say most.
+    shown = np.sort(np.argsort(-whole.var(axis=0), kind="stable")[:8])
+    if np.ptp(whole.var(axis=0)) < 1e-6:
+        shown = np.arange(min(8, whole.shape[1]))
+    rows: list[tuple[str | int | float | None, ...]] = []
+    for i, target in enumerate(sorted(measured.guesses, key=lambda t: (len(t), t))[:5], start=1):
+        rows.append((f"{i}, true", *(float(v) for v in whole[_place(truth, target)][shown])))
+        rebuilt = np.asarray(measured.guesses[target], dtype=np.float64)
+        rows.append((f"{i}, rebuilt", *(float(v) for v in rebuilt[shown])))
+    rows.append(("average record", *(float(v) for v in whole.mean(axis=0)[shown])))
+    return MeasuredTable(
+        id=f"examples-{name}",
+        title=f"Rows rebuilt by a server that knows some rows: {result.settings[name].words}",
+        caption="Some columns of five rows, in the units of the run (standardised where the "
+        "columns were).",
+        columns=("Row", *(f"#{columns[int(c)]}" for c in shown)),
+        rows=tuple(rows),
+    )
