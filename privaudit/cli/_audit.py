@@ -26,7 +26,10 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def audit(
         subject: Annotated[
-            str, typer.Argument(help="A protocol (pa-cfl) to simulate, attack and account.")
+            str,
+            typer.Argument(
+                help="A protocol (pa-cfl, disue, pq-mds) to simulate, attack and account."
+            ),
         ],
         out: options.Out,
         config: options.Config = None,
@@ -35,6 +38,21 @@ def register(app: typer.Typer) -> None:
         data_root: options.DataRoot = None,
         users: options.Users = None,
         partition: options.Partition = None,
+        table: options.Table = None,
+        parties: options.Parties = None,
+        split: options.Split = None,
+        label: options.Label = None,
+        categorical: options.Categorical = None,
+        drop: options.Drop = None,
+        missing: options.Missing = None,
+        include_examples: Annotated[
+            bool,
+            typer.Option(
+                "--include-examples",
+                help="Show records of your own table, and what attacks made of them, in the "
+                "report.",
+            ),
+        ] = False,
         rounds: options.Rounds = None,
         seed: options.Seed = None,
         delta: Annotated[
@@ -61,12 +79,29 @@ def register(app: typer.Typer) -> None:
         from privaudit.reports import write_report
 
         audited = audit_of(subject)
+        federation, top = options.audited_data(
+            subject,
+            audited.Config,
+            {
+                "dataset": dataset,
+                "users": users,
+                "partition": partition,
+                "table": table,
+                "parties": parties,
+                "split": split,
+                "label": label,
+                "categorical": categorical,
+                "drop": drop,
+                "missing": missing,
+            },
+            {"seed": seed, "delta": delta, "include_examples": include_examples or None},
+        )
         values = options.configuration(
             config=config,
             sections=tuple(audited.Config.model_fields),
             settings=parameter,
-            federation={"dataset": dataset, "users": users, "partition": partition},
-            top={"seed": seed, "delta": delta},
+            federation=federation,
+            top=top,
             rounds=rounds,
         )
         resolved = validated(audited.Config, values, where=str(config or "options"))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
+from pydantic import BaseModel
 
 from privaudit.configuration import parse_assignment, read_toml
 from privaudit.errors import ConfigurationError, did_you_mean
 
 __all__ = [
+    "Categorical",
     "Config",
     "DataRoot",
     "Dataset",
+    "Drop",
     "Force",
     "Json",
+    "Label",
+    "Missing",
     "Out",
     "Parties",
     "Partition",
@@ -24,11 +30,16 @@ __all__ = [
     "Seed",
     "Settings",
     "Split",
+    "Table",
     "Threads",
     "Users",
+    "audited_data",
     "configuration",
     "use_threads",
 ]
+
+#: Endings of the files of a user's own table.
+FILES = (".csv", ".csv.gz", ".parquet")
 
 Out: TypeAlias = Annotated[Path, typer.Option("-o", "--out", help="Folder to write to.")]
 Force: TypeAlias = Annotated[
@@ -66,6 +77,27 @@ Parties: TypeAlias = Annotated[
 Split: TypeAlias = Annotated[
     str | None,
     typer.Option("--split", help="contiguous, random, halves, quarters or groups (of columns)."),
+]
+Table: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--table", help="A table of your own, .csv or .parquet, for a protocol over columns."
+    ),
+]
+Label: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--label", help="Column of the table that no party holds: the truth to compare."),
+]
+Categorical: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--categorical", help="Column of the table that is categorical; repeatable."),
+]
+Drop: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--drop", help="Column of the table to leave out; repeatable.")
+]
+Missing: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--missing", help="error, drop-rows or impute.", show_default="error"),
 ]
 Config: TypeAlias = Annotated[
     Path | None, typer.Option("--config", help="TOML file with the configuration.")
@@ -124,6 +156,52 @@ def configuration(
     values["federation"] = {**values.get("federation", {}), **given}
     values.update({key: value for key, value in top.items() if value is not None})
     return values
+
+
+def audited_data(
+    subject: str, config: type[BaseModel], data: Mapping[str, Any], top: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options on the data of an audit, and on the audit, by the keys that they set.
+
+    Parameters
+    ----------
+    subject : str
+        The protocol.
+    config : type
+        Of the audit's configuration, which says what its data have.
+    data, top : mapping
+        Options by name; None or empty where not given. ``table`` sets the data set.
+
+    Raises
+    ------
+    ConfigurationError
+        If an option is for data of another kind, or both ``table`` and ``dataset`` are given.
+    """
+    given = {key: value for key, value in data.items() if value not in (None, [])}
+    fields = getattr(config.model_fields["federation"].annotation, "model_fields", {})
+    over_columns = "split" in fields
+    for key in given:
+        if key not in fields and not (key == "table" and over_columns):
+            kind = "columns of the same rows" if over_columns else "whole records"
+            raise ConfigurationError(
+                f"--{key} does not apply to '{subject}', whose parties hold {kind}"
+            )
+    chosen = {key: value for key, value in top.items() if value is not None}
+    for key in chosen:
+        if key not in config.model_fields:
+            raise ConfigurationError(
+                f"--{key.replace('_', '-')} does not apply to the audit of '{subject}'"
+            )
+    if "table" in given:
+        if "dataset" in given:
+            raise ConfigurationError("give --table or --dataset, not both")
+        path = Path(given.pop("table")).expanduser()
+        if not path.name.endswith(FILES):
+            raise ConfigurationError(f"--table {path}: the name must end in {', '.join(FILES)}")
+        if not path.is_file():
+            raise ConfigurationError(f"--table {path}: there is no such file")
+        given["dataset"] = str(path)
+    return given, chosen
 
 
 def use_threads(threads: int) -> None:
