@@ -48,8 +48,10 @@ def magnitudes(n: int, h: float) -> tuple[Array, int]:
     slack = 0.010 + 0.012 * wider
     ends = [min(slack / 2, h / 50)]
     while ends[-1] < h:
-        width = min(slack / 2 + ends[-1] / 4, 0.05 + 0.02 * wider, 0.025 + 0.02 * wider + 0.025 * h)
-        width = min(width, (0.04 + 0.03 * wider) * max(1.0, h / 2) / ends[-1])
+        width = 0.028 if n <= 12 else min(0.05 + 0.02 * wider, 0.025 + 0.02 * wider + 0.025 * h)
+        width = min(width, slack / 2 + ends[-1] / 4)
+        most = 0.02 if n <= 12 else 0.04 + 0.03 * wider
+        width = min(width, most * max(1.0, h / 2) / ends[-1])
         ends.append(ends[-1] * (1 + width))
         if ends[-1] > h * 0.985:
             ends[-1:] = [h * 0.99, h] if ends[-2] < h * 0.98 else [h]
