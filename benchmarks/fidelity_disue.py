@@ -214,6 +214,9 @@ def main() -> int:
         steps.append((mnist(10), 3) if options.full else (mnist(3), 1))
     everything: dict[str, Any] = {}
     try:
+        for setting, _ in steps:
+            # What cannot be read is found before anything is computed.
+            load_dataset(setting.dataset, data_root=options.data_root)
         for chosen, usual in steps:
             setting = chosen
             if options.rounds is not None:
