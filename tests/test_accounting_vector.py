@@ -65,7 +65,7 @@ def test_all_vector_bounds_of_the_reference_are_reached_or_improved(
         for bound, name in ((found.basic, "shuffled_basic"), (found.refined, "shuffled_refined")):
             expected = row[f"{name}_rdp_eps"]
             assert bound.upper is not None
-            assert 0.5 * expected <= bound.upper <= 1.03 * expected
+            assert 0.5 * expected <= bound.upper <= 1.02 * expected
 
 
 @pytest.mark.parametrize("n", [4, 10])

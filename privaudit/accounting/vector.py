@@ -97,19 +97,8 @@ class VectorBudget:
 def theorem2(rounds: Mapping[int, int], epsilon0: float, dimension: int, delta: float) -> Bracket:
     """Return the epsilon of PA-CFL's Theorem 2 for rounds with one epsilon0 and dimension.
 
-    Parameters
-    ----------
-    rounds : mapping of int to int
-        Number of rounds by number of honest users in the cluster: ``{4: 98, 2: 2}``.
-    epsilon0 : float
-    dimension : int
-        d2, the coordinates of the less important subvector.
-    delta : float
-
-    Returns
-    -------
-    Bracket
-        See :func:`compose_theorem2`.
+    ``rounds`` maps numbers of honest users in the cluster to numbers of rounds, ``{4: 98, 2: 2}``;
+    ``dimension`` is d2. See :func:`compose_theorem2`.
 
     Examples
     --------
