@@ -1,5 +1,6 @@
 """Gradient inversion: records from what users send of their gradients."""
 
+from privaudit.attacks.inversion.analytic import AnalyticInversion
 from privaudit.attacks.inversion.partial import (
     SortedValueMatching,
     TopKMatching,
@@ -9,6 +10,7 @@ from privaudit.attacks.inversion.ranks import RankProfileMatching
 from privaudit.attacks.inversion.whole import CosineInversion, DeepLeakage
 
 __all__ = [
+    "AnalyticInversion",
     "CosineInversion",
     "DeepLeakage",
     "RankProfileMatching",

@@ -129,6 +129,7 @@ def search(
     rng: np.random.Generator,
     signed: bool = False,
     optimise_labels: bool = False,
+    start: Float32 | None = None,
 ) -> Found:
     """Return best images and loss of each target, and what it took.
 
@@ -138,10 +139,14 @@ def search(
         ``optimise_labels`` searches for others, from there.
     auxiliary : LabelledImages or None
         The records that the adversary may use; must be there if start or prior needs them.
+    start : ndarray of float32, shape (targets, records, channels, height, width), optional
+        Where the first restart begins, instead of what the options say.
     """
     shape = (options.restarts, *labels.shape, *engine.input_shape)
     first = rng.random(shape, dtype=np.float32)
-    if options.init == "class-mean" or (options.init == "auto" and auxiliary is not None):
+    if start is not None:
+        first[0] = start
+    elif options.init == "class-mean" or (options.init == "auto" and auxiliary is not None):
         assert auxiliary is not None
         means = class_means(auxiliary, engine.classes)[labels]
         # Records of one label must not start at one point: they would never part.
@@ -155,7 +160,7 @@ def search(
     if optimise_labels:
         known = _LABEL_LOGIT * known
     evaluations, at_once = 0, len(labels)
-    for start in starts:
+    for begin in starts:
         rows = (losses > options.tolerance).nonzero(as_tuple=True)[0]
         if not len(rows):
             break
@@ -167,7 +172,7 @@ def search(
             engine,
             prior.of(records.flatten()),
             rows=rows,
-            first=start[rows],
+            first=begin[rows],
             labels=known[rows],
             settings=AdamSettings(
                 iterations=options.iterations,

@@ -1,0 +1,284 @@
+"""From separated inputs of a fully connected layer to images; imports torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from privaudit.attacks.base import Guesses
+from privaudit.attacks.inversion import _objectives as objectives
+from privaudit.attacks.inversion import _search
+from privaudit.attacks.inversion._gradients import GradientEngine
+from privaudit.attacks.inversion._observations import PartialUpdates
+from privaudit.attacks.inversion._priors import class_means
+from privaudit.attacks.inversion._records import group_by_records
+from privaudit.attacks.inversion._separation import Separation, separate
+from privaudit.attacks.inversion._whole import labels_for
+from privaudit.datasets.base import LabelledImages
+from privaudit.models import ModelSpec, classifier_rows
+
+if TYPE_CHECKING:
+    from privaudit.attacks.inversion.analytic import AnalyticInversion
+
+__all__ = ["invert"]
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """The first fully connected layer, where it lies, and whether it sees the image itself."""
+
+    module: nn.Linear
+    weight: int
+    bias: int
+    sees_image: bool
+
+
+def invert(
+    options: AnalyticInversion,
+    spec: ModelSpec,
+    parameters: Float32,
+    seen: PartialUpdates,
+    counts: Int64,
+    auxiliary: LabelledImages | None,
+    *,
+    rng: np.random.Generator,
+) -> Guesses:
+    """Run :class:`~privaudit.attacks.inversion.AnalyticInversion` on checked updates."""
+
+    def attack(positions: Int64, records: int) -> Guesses:
+        engine = _search.engine_for(
+            spec,
+            parameters,
+            batch_norm=options.batch_norm,
+            device=options.device,
+            records=records,
+        )
+        part = seen.take(positions)
+        return _of_equal_size(options, engine, part, spec, auxiliary, rng)
+
+    with _search.single_thread():
+        return group_by_records(seen.users, counts, attack)
+
+
+def _of_equal_size(
+    options: AnalyticInversion,
+    engine: GradientEngine,
+    seen: PartialUpdates,
+    spec: ModelSpec,
+    auxiliary: LabelledImages | None,
+    rng: np.random.Generator,
+) -> Guesses:
+    layer = _first_linear(engine)
+    records = engine.records
+    found = [_separated(values, layer, options, records, rng) for values in seen.values]
+    labels, assumed = labels_for(
+        seen,
+        spec,
+        engine,
+        rule="restored",
+        known=options.known_labels,
+        auxiliary=auxiliary,
+        rng=rng,
+    )
+    assumed["records separated"] = float(np.mean([len(s.inputs) / records for s in found]))
+    assumed["largest residual"] = max(s.residual for s in found)
+    if options.known_labels is None:
+        labels = np.stack(
+            [
+                _labels(one, values, layer, engine, spec, multiset)
+                for one, values, multiset in zip(found, seen.values, labels, strict=True)
+            ]
+        )
+    start = _starts(labels, engine, auxiliary, rng)
+    if layer.sees_image:
+        for row, one in zip(start, found, strict=True):
+            row[: len(one.inputs)] = one.inputs.reshape(-1, *engine.input_shape)
+    else:
+        _match_features(start, found, layer, engine, options)
+    exact = layer.sees_image and all(len(one.inputs) == records for one in found)
+    result = _search.search(
+        engine,
+        objectives.cosine(_search.tensor(seen.values, engine)),
+        labels,
+        # The refinement moves nothing where linear algebra has given the records.
+        options=replace(options, iterations=1, learning_rate=1e-9) if exact else options,
+        auxiliary=auxiliary,
+        rng=rng,
+        start=start,
+    )
+    if exact:
+        result = replace(result, images=_search.tensor(start, engine))
+    return _search.as_guesses(seen.users, result, factored=engine.factored, extra=assumed)
+
+
+def _first_linear(engine: GradientEngine) -> _Layer:
+    offsets, position = {}, 0
+    for parameter in engine.model.parameters():
+        offsets[id(parameter)] = position
+        position += parameter.numel()
+    module = next(m for m in engine.model.modules() if isinstance(m, nn.Linear))
+    probe = torch.rand(
+        (engine.records, *engine.input_shape),
+        generator=torch.Generator().manual_seed(0),
+        dtype=torch.float64,
+    ).to(engine.device, engine.dtype)
+    with torch.no_grad():
+        inputs = _inputs_of(module, engine, probe)
+    flat = probe.flatten(1)
+    sees_image = inputs.shape == flat.shape and torch.equal(inputs, flat)
+    return _Layer(module, offsets[id(module.weight)], offsets[id(module.bias)], sees_image)
+
+
+def _inputs_of(module: nn.Module, engine: GradientEngine, images: Tensor) -> Tensor:
+    """Return what a layer sees of images (n, features)."""
+    seen: list[Tensor] = []
+    hook = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        engine.model(images)
+    finally:
+        hook.remove()
+    return seen[0]
+
+
+def _separated(
+    values: Float32,
+    layer: _Layer,
+    options: AnalyticInversion,
+    records: int,
+    rng: np.random.Generator,
+) -> Separation:
+    rows, columns = layer.module.weight.shape
+    weight = values[layer.weight : layer.weight + rows * columns].reshape(rows, columns)
+    bias = values[layer.bias : layer.bias + rows]
+    return separate(
+        weight.astype(np.float64),
+        bias.astype(np.float64),
+        records=records,
+        tries=options.tries,
+        rng=rng,
+    )
+
+
+def _labels(
+    found: Separation,
+    values: Float32,
+    layer: _Layer,
+    engine: GradientEngine,
+    spec: ModelSpec,
+    multiset: Int64,
+) -> Int64:
+    """Return the label of each separated record, then what is left of the multiset.
+
+    With the layer's inputs the last layer's inputs h are known, and its gradient
+    ``sum_r (p_r - y_r) h_r^T / B`` gives ``p_r - y_r``, negative at the label alone.
+    """
+    count = len(found.inputs)
+    if count == 0 or engine.records == 1:
+        return multiset
+    place = classifier_rows(spec)
+    if place.weight_offset == layer.weight:
+        own = found.derivatives.T.argmin(1)
+    else:
+        last = [m for m in engine.model.modules() if isinstance(m, nn.Linear)][-1]
+        hidden = _hidden(found.inputs, layer, last, engine)
+        rows = values[place.weight_offset : place.bias_offset]
+        gradient = rows.reshape(spec.classes, place.features).astype(np.float64)
+        own = np.linalg.lstsq(hidden.T, gradient.T, rcond=None)[0].argmin(1)
+    left = multiset.tolist()
+    for label in own.tolist():
+        if label in left:
+            left.remove(label)
+    rest = (left + multiset.tolist())[: engine.records - count]
+    return np.concatenate([own, np.array(rest, np.int64)])
+
+
+def _hidden(inputs: Float64, layer: _Layer, last: nn.Module, engine: GradientEngine) -> Float64:
+    """Return what the last layer sees if the first linear one sees ``inputs``."""
+    given = _search.tensor(inputs, engine)
+
+    def replaced(module: nn.Module, seen: tuple[Any, ...]) -> tuple[Tensor]:
+        return (given,)
+
+    hook = layer.module.register_forward_pre_hook(replaced)
+    try:
+        with torch.no_grad():
+            blank = given.new_zeros((len(given), *engine.input_shape))
+            return _inputs_of(last, engine, blank).double().cpu().numpy()
+    finally:
+        hook.remove()
+
+
+def _starts(
+    labels: Int64,
+    engine: GradientEngine,
+    auxiliary: LabelledImages | None,
+    rng: np.random.Generator,
+) -> Float32:
+    noise = rng.random((*labels.shape, *engine.input_shape), dtype=np.float32)
+    if auxiliary is None:
+        return noise
+    mixed: Float32 = 0.7 * class_means(auxiliary, engine.classes)[labels] + np.float32(0.3) * noise
+    return mixed.astype(np.float32)
+
+
+def _match_features(
+    start: Float32,
+    found: list[Separation],
+    layer: _Layer,
+    engine: GradientEngine,
+    options: AnalyticInversion,
+) -> None:
+    """Replace starts of separated records by images with their features, in place."""
+    where = [(u, r) for u, one in enumerate(found) for r in range(len(one.inputs))]
+    for first in range(0, len(where), _AT_ONCE):
+        rows, columns = (np.array(x) for x in zip(*where[first : first + _AT_ONCE], strict=True))
+        wanted = np.stack([found[u].inputs[r] for u, r in where[first : first + _AT_ONCE]])
+        images = _with_features(
+            _search.tensor(start[rows, columns], engine),
+            _search.tensor(wanted, engine),
+            layer,
+            engine,
+            options,
+        )
+        start[rows, columns] = images.to("cpu", torch.float32).numpy()
+
+
+def _with_features(
+    first: Tensor,
+    wanted: Tensor,
+    layer: _Layer,
+    engine: GradientEngine,
+    options: AnalyticInversion,
+) -> Tensor:
+    images = first.clone().requires_grad_(True)
+    optimiser = torch.optim.Adam([images], lr=options.feature_learning_rate)
+    scale = wanted.square().sum(1).clamp_min(1e-12)
+    best, lowest = first.clone(), torch.full_like(scale, math.inf)
+    for step in range(options.feature_iterations + 1):
+        distance = (_inputs_of(layer.module, engine, images) - wanted).square().sum(1) / scale
+        with torch.no_grad():
+            better = distance < lowest
+            lowest = torch.where(better, distance, lowest)
+            best[better] = images[better]
+        if step == options.feature_iterations:
+            break
+        loss = distance + options.total_variation * objectives.total_variation(images)
+        (images.grad,) = torch.autograd.grad(loss.sum(), images)
+        decay = 0.5 * (1 + math.cos(math.pi * step / options.feature_iterations))
+        optimiser.param_groups[0]["lr"] = options.feature_learning_rate * decay
+        optimiser.step()
+        with torch.no_grad():
+            images.clamp_(0, 1)
+    return best.detach()

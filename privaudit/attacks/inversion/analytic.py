@@ -1,0 +1,108 @@
+"""Exact inversion of fully connected layers: no search for what linear algebra gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privaudit.attacks.base import Guesses, Knowledge
+from privaudit.attacks.inversion._baseline import prior_guesses
+from privaudit.attacks.inversion._observations import (
+    declared_model,
+    granted_auxiliary,
+    target_ids,
+    updates,
+)
+from privaudit.attacks.inversion._options import Initialisation, MatchingOptions
+from privaudit.attacks.inversion._records import record_counts
+from privaudit.errors import ConfigurationError
+from privaudit.protocols.baselines.kinds import UPDATE
+from privaudit.transcript import Capability, View
+
+__all__ = ["AnalyticInversion"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyticInversion(MatchingOptions):
+    """Read the inputs of the first fully connected layer off its gradient, then the images.
+
+    For one record ``a = dW_i / db_i`` for any row i of the layer (Phong, Aono, Hayashi, Wang,
+    Moriai: IEEE TIFS 2018; all rows are used, weighted by ``db_i^2``). For several records of a
+    layer followed by rectified units the rank-B gradient is separated by the units' zeros (SPEAR:
+    Dimitrov, Baader, Mueller, Vechev, NeurIPS 2024). Both are exact up to rounding.
+
+    Where that layer is the network's first, as in an MLP, its input is the record. Behind
+    convolutions it is the record's features: an image with these features is searched for, record
+    by record, and then all images of an update are refined together by cosine matching of the
+    whole gradient, with the labels that the separation gives.
+
+    Attributes
+    ----------
+    iterations : int
+        Steps of the refinement; unused where the layer is the first.
+    feature_iterations : int
+        Steps of Adam to match the features.
+    feature_learning_rate : float
+    tries : int
+        Choices of rows that the separation tries, at most; about ``2 ** B`` are needed.
+    """
+
+    name: ClassVar[str] = "inversion/analytic"
+    version: ClassVar[str] = "1"
+    risk: ClassVar[str] = "reconstruction"
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            Capability.MODEL_ARCHITECTURE,
+            Capability.MODEL_PARAMETERS,
+            Capability.SINGLE_LOCAL_STEP,
+        }
+    )
+    reads: ClassVar[tuple[str, ...]] = (UPDATE,)
+
+    iterations: int = 150
+    learning_rate: float = 0.05
+    total_variation: float = 5e-4
+    init: Initialisation = "auto"
+    feature_iterations: int = 300
+    feature_learning_rate: float = 0.1
+    tries: int = 100_000
+
+    def __post_init__(self) -> None:
+        MatchingOptions.__post_init__(self)
+        for name in ("feature_iterations", "tries"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.feature_learning_rate > 0:
+            raise ConfigurationError(
+                f"feature_learning_rate must be positive, got {self.feature_learning_rate}"
+            )
+
+    def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Reconstruct the records behind every update that the view holds.
+
+        A record that the separation does not find is left to the refinement, from a start at the
+        prior; the diagnostics say what share was found.
+
+        Raises
+        ------
+        UnmetRequirementsError
+            If a capability, the model, its parameters, the number of records, or every update is
+            missing.
+        InvalidDataError
+            If an update is not finite or not as long as the model has parameters.
+        """
+        view.require(self.requires, attack=self.name)
+        spec, parameters = declared_model(knowledge, attack=self.name)
+        auxiliary = granted_auxiliary(view, knowledge, options=self, attack=self.name)
+        seen = updates(view, dimension=len(parameters), attack=self.name)
+        counts = record_counts(view, seen.users, options=self, attack=self.name)
+        from privaudit.attacks.inversion._analytic import invert
+
+        return invert(self, spec, parameters, seen, counts, auxiliary, rng=rng)
+
+    def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Guess the mean auxiliary image, or grey, for the same targets."""
+        users = target_ids(view, UPDATE, attack=self.name)
+        return prior_guesses(view, users, knowledge=knowledge, options=self, attack=self.name)
