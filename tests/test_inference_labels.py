@@ -189,7 +189,7 @@ def test_knowledge_that_is_granted_but_not_declared_is_named():
 
 def test_a_view_without_sequences_is_refused(digits):
     recorder = record([[0, 1]], single=True)
-    with pytest.raises(ConfigurationError, match=r"round 4; rounds with some: \[1\]"):
+    with pytest.raises(UnmetRequirementsError, match=r"round 4; rounds with some: \[1\]"):
         run(
             view_of(recorder),
             Knowledge(model=SPEC, auxiliary=digits[0]),

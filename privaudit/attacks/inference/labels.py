@@ -85,9 +85,8 @@ class LabelsFromPermutation:
         ------
         UnmetRequirementsError
             If the coalition lacks the model's architecture or auxiliary data; for updates of many
-            records also if it lacks the parameters or how users train.
-        ConfigurationError
-            If the view holds no permutation sequence of a user outside the coalition.
+            records also if it lacks the parameters or how users train; or if the view holds no
+            permutation sequence of a user outside the coalition.
         """
         spec, _ = self._known(view, knowledge)
         messages = self._messages(view)
@@ -139,7 +138,7 @@ class LabelsFromPermutation:
             if m.round == chosen and m.sender not in view.coalition.members
         )
         if not messages:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"the view of {view.coalition} holds no '{kinds.PERMUTATION_SEQUENCE}' message of "
                 f"a user outside it in round {chosen}; rounds with some: {list(rounds)}"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -50,6 +51,8 @@ def _serve(work: Work, pipe: Connection, log: Path | None) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             task = pipe.recv()
+            # The time limit is on the task, not on how long the libraries take to load.
+            pipe.send(None)
             try:
                 answer: dict[str, Any] | str = work(task)
             except PrivauditError as error:
@@ -78,7 +81,8 @@ class _Worker:
     pipe: Connection
     log: Path | None
     key: str | None = None
-    started: float = 0.0
+    #: When it began the task; infinite before.
+    started: float = math.inf
 
 
 class Pool:
@@ -147,7 +151,7 @@ class Pool:
             for worker in self._workers:
                 if worker.key is None and waiting:
                     worker.key, task = waiting.pop()
-                    worker.started = time.monotonic()
+                    worker.started = math.inf
                     with contextlib.suppress(OSError):
                         # A worker that is gone already is found out below.
                         worker.pipe.send(task)
@@ -167,7 +171,9 @@ class Pool:
         """Return what a busy worker has to say, or why it will not; None if it is still at work."""
         if ready:
             try:
-                answer: dict[str, Any] | str = worker.pipe.recv()
+                answer: dict[str, Any] | str | None = worker.pipe.recv()
+                if answer is None:
+                    worker.started = time.monotonic()
                 return answer
             except (EOFError, OSError):
                 worker.process.join(timeout=5)

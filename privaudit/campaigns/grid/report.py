@@ -85,7 +85,7 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         recommendations=("Audit the settings of the worst cells by themselves: privaudit audit.",),
         limitations=(
             "An attack that fails here shows that this attack failed, not that the data are safe.",
-            f"Each headline is the leakiest of the cells of its attack, coalition and protocol; its "
+            "Each headline is the leakiest of the cells of its attack, coalition and protocol; its "
             f"interval is corrected for all {tests} cells that were measured.",
         ),
         warnings=tuple(
