@@ -77,6 +77,16 @@ def test_payloads_stay_in_their_round_and_never_with_their_sender(users, seed):
     assert payloads(control.select("other")) == payloads(view.select("other"))
 
 
+def test_what_members_wrote_stays_where_two_others_wrote_the_like():
+    transcript = make_run(users=4)
+    member = transcript.ids("user")[0]
+    view = transcript.view(Coalition.of("server", member))
+    control = deranged(view, kinds=["report"], rng=np.random.default_rng(0))
+    for before, after in zip(view.select("report"), control.select("report"), strict=True):
+        kept = payloads([before]) == payloads([after])
+        assert kept == (before.sender == member)
+
+
 def test_messages_of_one_sender_are_deranged_among_themselves():
     view = make_run().view(Coalition.of("server"))
     control = deranged(view, kinds=["other"], rng=np.random.default_rng(0))

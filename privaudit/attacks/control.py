@@ -88,7 +88,8 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
     list ``pairs`` in their metadata, the values of the pairs are deranged among all of these; a
     single pair stays as it is.
     Messages that a party relays for others (ciphertexts and responses of DisUE) count as their
-    author's, whom the metadata name; what members of the coalition wrote stays, for they know it.
+    author's, whom the metadata name. What members of the coalition wrote stays, for they know it,
+    where two others wrote messages of the kind.
 
     Raises
     ------
@@ -109,7 +110,9 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
         elif all("pairs" in message.meta for message in messages):
             swapped.update(_exchanged_pairs(messages, rng=rng))
         elif len(messages) > 1:
-            swapped.update(_exchanged(messages, rng=rng))
+            others = [m for m in messages if m.sender not in view.coalition.members]
+            enough = len({m.sender for m in others}) > 1
+            swapped.update(_exchanged(others if enough else messages, rng=rng))
     if not swapped:
         raise ConfigurationError(
             f"nothing to derange: the view of {view.coalition} holds no two messages of one round "
