@@ -37,7 +37,7 @@ LARGEST_KERNEL = 1000
 #: Components of the records on which a kernel's width and penalty are chosen.
 _COMPONENTS = 32
 _PENALTIES = np.logspace(-6, 3, 19)
-_WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_WIDTHS = (0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

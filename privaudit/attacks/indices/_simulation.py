@@ -28,7 +28,7 @@ __all__ = ["AlignedSample", "PublicSteps", "align", "quantise"]
 Table = npt.NDArray[np.float64]
 
 #: Most auxiliary records that are used: more cost time and change the codebooks little.
-LARGEST_SAMPLE = 20_000
+LARGEST_SAMPLE = 5000
 _QUANTILES = np.linspace(0.0, 1.0, 201)
 
 
