@@ -146,7 +146,7 @@ def code_leakage(codes: Codes, *, codewords: npt.ArrayLike | None = None) -> Cod
         subspaces=subspaces,
         distinct=counts.size,
         entropy=entropy,
-        saturated=entropy >= np.log2(rows) - SATURATION,
+        saturated=bool(entropy >= np.log2(rows) - SATURATION),
         marginal_entropy=sum(_entropy(np.bincount(column)) for column in codes.T),
         capacity=additive_capacity_bound(sizes),
         min_entropy_leakage=deterministic_min_entropy_leakage(counts.size),
