@@ -111,6 +111,8 @@ def digest_knowledge(knowledge: Knowledge) -> str:
         digest.array(knowledge.auxiliary.labels)
     if knowledge.vertical is not None:
         _digest_dataclass(digest, knowledge.vertical)
+    if knowledge.candidates is not None:
+        _digest_dataclass(digest, knowledge.candidates)
     return digest.hex()
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.attacks.candidates import Candidates
 from privaudit.attacks.vertical import VerticalKnowledge
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
@@ -34,12 +35,15 @@ class Knowledge:
         Labelled records of the same source, disjoint from every user's.
     vertical : VerticalKnowledge or None
         What is known of tables whose columns are spread over parties.
+    candidates : Candidates or None
+        Records of which some are in users' data; capability ``candidate-list``.
     """
 
     model: ModelSpec | None = None
     parameters: npt.NDArray[np.float32] | None = None
     auxiliary: LabelledImages | None = None
     vertical: VerticalKnowledge | None = None
+    candidates: Candidates | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
