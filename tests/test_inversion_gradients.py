@@ -75,7 +75,9 @@ def test_products_norms_and_entries_need_no_whole_gradient(spec: ModelSpec) -> N
 
     found = engine.gradients(images, labels)
 
-    assert torch.allclose(found.dot(target).detach(), (expected * target).sum(1), rtol=1e-9)
+    dot, squared = found.dot_and_norm(engine.targets(target))
+    assert torch.allclose(dot.detach(), (expected * target).sum(1), rtol=1e-9)
+    assert torch.allclose(squared.detach(), expected.square().sum(1), rtol=1e-9)
     assert torch.allclose(found.squared_norm().detach(), expected.square().sum(1), rtol=1e-9)
     assert torch.allclose(
         found.gather(indices).detach(), expected.gather(1, indices), rtol=1e-9, atol=1e-15
@@ -88,7 +90,7 @@ def test_derivative_of_a_loss_through_factors_equals_finite_differences() -> Non
     images, labels = batch(spec, 2)
     other, _ = batch(spec, 2, seed=5)
     targets = engine.gradients(other, labels).flat().detach()
-    objective = cosine(targets)(torch.arange(2))
+    objective = cosine(engine.targets(targets))(torch.arange(2))
 
     def loss(x: Tensor) -> Tensor:
         return objective(engine.gradients(x, labels)).sum()

@@ -1,6 +1,7 @@
 """Gradient inversion: records from what users send of their gradients."""
 
 from privaudit.attacks.inversion.analytic import AnalyticInversion
+from privaudit.attacks.inversion.local_steps import LocalStepsInversion
 from privaudit.attacks.inversion.partial import (
     SortedValueMatching,
     TopKMatching,
@@ -13,6 +14,7 @@ __all__ = [
     "AnalyticInversion",
     "CosineInversion",
     "DeepLeakage",
+    "LocalStepsInversion",
     "RankProfileMatching",
     "SortedValueMatching",
     "TopKMatching",

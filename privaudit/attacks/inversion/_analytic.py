@@ -110,7 +110,7 @@ def _of_equal_size(
     exact = layer.sees_image and all(len(one.inputs) == records for one in found)
     result = _search.search(
         engine,
-        objectives.cosine(_search.tensor(seen.values, engine)),
+        objectives.cosine(engine.targets(_search.tensor(seen.values, engine))),
         labels,
         # The refinement moves nothing where linear algebra has given the records.
         options=replace(options, iterations=1, learning_rate=1e-9) if exact else options,

@@ -79,7 +79,7 @@ def _of_equal_size(
     if optimised:
         logits = rng.standard_normal((*attempts, records * spec.classes))
         first = np.concatenate([first, logits], axis=2)
-    make = objectives.relative_squared(_search.tensor(seen.values, engine))
+    make = objectives.relative_squared(engine.targets(_search.tensor(seen.values, engine)))
     labels, assumed = labels_for(
         seen,
         spec,

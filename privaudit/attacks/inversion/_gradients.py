@@ -1,186 +1,34 @@
-"""Per-update gradients of many dummy records at once, in factored form.
+"""Gradients of many dummy updates at once, at fixed parameters.
 
-The gradient of a Linear or Conv2d layer is a product ``G = D @ A^T`` of the derivative ``D`` of
-the loss at the layer's output and of the layer's (unfolded) input ``A``. Inner products, norms and
-single entries of ``G`` follow from the factors, so that the large outer product of a fully
-connected layer is never formed. One batched forward and one backward pass give the factors of all
-updates; a second backward pass differentiates through them.
-
-Networks with any other parametrised layer are handled by plain automatic differentiation, one
-update at a time. Which way is taken is decided when the engine is made, by comparing the two.
+One batched forward and one backward pass give the factors (:mod:`._factors`) of all updates'
+gradients; a second backward pass differentiates through them. Networks with any other parametrised
+layer are handled by plain automatic differentiation, one update at a time. Which way is taken is
+decided when the engine is made, by comparing the two.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privaudit.attacks.inversion._bilinear import bilinear
+from privaudit.attacks.inversion._factors import (
+    DenseGradients,
+    Factor,
+    FactoredGradients,
+    Layer,
+    UpdateGradients,
+)
+from privaudit.attacks.inversion._targets import LayerSize, Targets, prepare
 from privaudit.errors import ConfigurationError
 
-__all__ = ["DenseGradients", "FactoredGradients", "GradientEngine", "UpdateGradients"]
-
-#: Below this dimension, and whenever more than one in 20 coordinates is asked for, forming the
-#: gradients and gathering from them is quicker than computing single entries.
-_DENSE_DIMENSION = 65_536
+__all__ = ["GradientEngine"]
 
 _TOLERANCE = 1e-6
-
-
-class UpdateGradients(Protocol):
-    """Gradients of R updates with respect to all d parameters."""
-
-    def dot(self, target: Tensor) -> Tensor:
-        """Inner product of each gradient with its row of ``target`` (R, d); shape (R,)."""
-        ...
-
-    def squared_norm(self) -> Tensor:
-        """Squared Euclidean norm of each gradient; shape (R,)."""
-        ...
-
-    def gather(self, indices: Tensor) -> Tensor:
-        """Entries of each gradient at its row of ``indices`` (R, k); shape (R, k)."""
-        ...
-
-    def flat(self) -> Tensor:
-        """Return all entries; shape (R, d)."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DenseGradients:
-    """Gradients held as one matrix of shape (R, d)."""
-
-    matrix: Tensor
-
-    def dot(self, target: Tensor) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        return (self.matrix * target).sum(1)
-
-    def squared_norm(self) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        return self.matrix.square().sum(1)
-
-    def gather(self, indices: Tensor) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        return self.matrix.gather(1, indices)
-
-    def flat(self) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        return self.matrix
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """Where a layer's parameters lie in the flat vector."""
-
-    module: nn.Module
-    weight: int
-    bias: int | None
-    rows: int
-    columns: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Factor:
-    """``outputs`` D (R, rows, p) and ``inputs`` A (R, columns, p) of one layer's gradients."""
-
-    layer: _Layer
-    outputs: Tensor
-    inputs: Tensor
-
-    @property
-    def thin(self) -> bool:
-        """Whether the factors hold fewer numbers than their product."""
-        rows, columns = self.layer.rows, self.layer.columns
-        return self.outputs.shape[2] * (rows + columns) < rows * columns
-
-    def weight(self) -> Tensor:
-        return torch.bmm(self.outputs, self.inputs.transpose(1, 2))
-
-    def bias(self) -> Tensor:
-        return self.outputs.sum(2)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FactoredGradients:
-    """Gradients held as one pair of factors a layer."""
-
-    factors: tuple[_Factor, ...]
-    dimension: int
-
-    def dot(self, target: Tensor) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        total = target.new_zeros(len(target))
-        for factor in self.factors:
-            layer = factor.layer
-            block = target[:, layer.weight : layer.weight + layer.rows * layer.columns]
-            block = block.reshape(-1, layer.rows, layer.columns)
-            if factor.thin:
-                total = total + bilinear(factor.outputs, block, factor.inputs)
-            else:
-                total = total + (factor.weight() * block).sum((1, 2))
-            if layer.bias is not None:
-                total = total + (
-                    factor.bias() * target[:, layer.bias : layer.bias + layer.rows]
-                ).sum(1)
-        return total
-
-    def squared_norm(self) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        parts = []
-        for factor in self.factors:
-            if factor.thin:
-                inputs = torch.bmm(factor.inputs.transpose(1, 2), factor.inputs)
-                outputs = torch.bmm(factor.outputs.transpose(1, 2), factor.outputs)
-                parts.append((inputs * outputs).sum((1, 2)))
-            else:
-                parts.append(factor.weight().square().sum((1, 2)))
-            if factor.layer.bias is not None:
-                parts.append(factor.bias().square().sum(1))
-        return torch.stack(parts).sum(0)
-
-    def gather(self, indices: Tensor) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        if self.dimension <= _DENSE_DIMENSION or 20 * indices.shape[1] >= self.dimension:
-            return self.flat().gather(1, indices)
-        result = self.factors[0].outputs.new_zeros(indices.shape)
-        for factor in self.factors:
-            layer = factor.layer
-            size = layer.rows * layer.columns
-            inside = (indices >= layer.weight) & (indices < layer.weight + size)
-            update, position = inside.nonzero(as_tuple=True)
-            if len(update):
-                local = indices[update, position] - layer.weight
-                if factor.thin:
-                    row, column = local // layer.columns, local % layer.columns
-                    entries = factor.outputs[update, row] * factor.inputs[update, column]
-                    entries = entries.sum(1)
-                else:
-                    entries = factor.weight().flatten(1)[update, local]
-                result = result.index_put((update, position), entries)
-            if layer.bias is not None:
-                inside = (indices >= layer.bias) & (indices < layer.bias + layer.rows)
-                update, position = inside.nonzero(as_tuple=True)
-                if len(update):
-                    entries = factor.bias()[update, indices[update, position] - layer.bias]
-                    result = result.index_put((update, position), entries)
-        return result
-
-    def flat(self) -> Tensor:
-        """See :class:`UpdateGradients`."""
-        blocks: list[tuple[int, Tensor]] = []
-        for factor in self.factors:
-            blocks.append((factor.layer.weight, factor.weight().flatten(1)))
-            if factor.layer.bias is not None:
-                blocks.append((factor.layer.bias, factor.bias()))
-        return torch.cat([block for _, block in sorted(blocks, key=lambda pair: pair[0])], 1)
 
 
 class GradientEngine:
@@ -236,6 +84,19 @@ class GradientEngine:
         if self.factored:
             return self._factored(images, labels)
         return self._dense(images, labels)
+
+    def targets(self, matrix: Tensor) -> Targets:
+        """Prepare gradients (N, d) to be matched."""
+        if not self.factored or self._layers is None:
+            return Targets(matrix, {})
+        return prepare(
+            matrix,
+            tuple(
+                LayerSize(layer.weight, layer.rows, layer.columns, self.records)
+                for layer in self._layers
+                if isinstance(layer.module, nn.Linear)
+            ),
+        )
 
     def _require_forward(self) -> None:
         """Raise ConfigurationError if the network takes no update of so few records."""
@@ -322,7 +183,7 @@ def _capture(
     return hook
 
 
-def _eligible_layers(model: nn.Module) -> tuple[_Layer, ...] | None:
+def _eligible_layers(model: nn.Module) -> tuple[Layer, ...] | None:
     """Return the layers in parameter order, or None if a parameter lies in another layer."""
     offsets: dict[int, int] = {}
     position = 0
@@ -348,7 +209,7 @@ def _eligible_layers(model: nn.Module) -> tuple[_Layer, ...] | None:
         rows = weight.shape[0]
         columns = weight.numel() // rows
         layers.append(
-            _Layer(
+            Layer(
                 module,
                 offsets[id(weight)],
                 None if bias is None else offsets[id(bias)],
@@ -360,8 +221,8 @@ def _eligible_layers(model: nn.Module) -> tuple[_Layer, ...] | None:
     return tuple(layers) if covered == position else None
 
 
-def _factor(layer: _Layer, inputs: Tensor, derivative: Tensor, records: int) -> _Factor:
-    """Bring input and derivative of a layer into the form of :class:`_Factor`."""
+def _factor(layer: Layer, inputs: Tensor, derivative: Tensor, records: int) -> Factor:
+    """Bring input and derivative of a layer into the form of :class:`Factor`."""
     module = layer.module
     if isinstance(module, nn.Conv2d):
         unfolded = functional.unfold(
@@ -378,7 +239,7 @@ def _factor(layer: _Layer, inputs: Tensor, derivative: Tensor, records: int) -> 
         unfolded, outputs = inputs.unsqueeze(2), derivative.unsqueeze(2)
     if records > 1:
         unfolded, outputs = _pool(unfolded, records), _pool(outputs, records)
-    return _Factor(layer, outputs, unfolded)
+    return Factor(layer, outputs, unfolded)
 
 
 def _pool(tensor: Tensor, records: int) -> Tensor:

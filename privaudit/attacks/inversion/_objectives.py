@@ -11,7 +11,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from privaudit.attacks.inversion._gradients import UpdateGradients
+from privaudit.attacks.inversion._factors import UpdateGradients
+from privaudit.attacks.inversion._targets import Targets
 
 __all__ = [
     "Objective",
@@ -39,28 +40,33 @@ def _one_minus_cosine(product: Tensor, squared: Tensor, target_norm: Tensor) -> 
     return 1 - product / (squared.clamp_min(_TINY**2).sqrt() * target_norm.clamp_min(_TINY))
 
 
-def cosine(targets: Tensor) -> ObjectiveMaker:
+def cosine(targets: Targets) -> ObjectiveMaker:
     """One minus the cosine with whole gradients (N, d); Geiping et al. 2020."""
-    norms = targets.norm(dim=1)
+    norms = targets.matrix.norm(dim=1)
 
     def make(rows: Tensor) -> Objective:
-        wanted, norm = targets[rows], norms[rows]
-        return lambda g: _one_minus_cosine(g.dot(wanted), g.squared_norm(), norm)
+        wanted, norm = targets.take(rows), norms[rows]
+        return lambda g: _one_minus_cosine(*g.dot_and_norm(wanted), norm)
 
     return make
 
 
-def relative_squared(targets: Tensor) -> ObjectiveMaker:
+def relative_squared(targets: Targets) -> ObjectiveMaker:
     """Squared distance to whole gradients (N, d) over their squared norm; Zhu et al. 2019.
 
     Computed as ``|g|^2 - 2 <g, t> + |t|^2``, which needs no whole gradient and is exact to about
     1e-15 of ``|t|^2`` in double precision; single precision would lose all that matters.
     """
-    scale = targets.square().sum(1).clamp_min(_TINY)
+    scale = targets.matrix.square().sum(1).clamp_min(_TINY)
 
     def make(rows: Tensor) -> Objective:
-        wanted, norm = targets[rows], scale[rows]
-        return lambda g: (g.squared_norm() - 2 * g.dot(wanted)) / norm + 1
+        wanted, norm = targets.take(rows), scale[rows]
+
+        def objective(gradients: UpdateGradients) -> Tensor:
+            dot, squared = gradients.dot_and_norm(wanted)
+            return (squared - 2 * dot) / norm + 1
+
+        return objective
 
     return make
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from privaudit.protocols.pa_cfl.kinds import (
 from privaudit.transcript import Array, Capability, Message, View
 
 __all__ = [
+    "LocalSteps",
     "PartialUpdates",
     "auxiliary_records",
     "check_dimension",
@@ -28,6 +30,7 @@ __all__ = [
     "granted_auxiliary",
     "important_values",
     "largest_of",
+    "local_training",
     "permutation_sequences",
     "target_ids",
     "updates",
@@ -61,6 +64,51 @@ class PartialUpdates:
             self.values[positions],
             None if self.indices is None else self.indices[positions],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSteps:
+    """How users train in one round, as published."""
+
+    learning_rate: float
+    batch_size: int
+    epochs: int
+    single: bool
+
+    def steps(self, records: int) -> int:
+        """Return the number of local steps of a user with so many records."""
+        return 1 if self.single else self.epochs * -(-records // self.batch_size)
+
+
+def local_training(view: View, *, attack: str) -> LocalSteps:
+    """Return the public training parameters.
+
+    Raises
+    ------
+    UnmetRequirementsError
+        If they were not published.
+    InvalidDataError
+        If they are not positive numbers.
+    """
+    published = view.public.get("configuration")
+    keys = ("learning_rate", "batch_size", "local_epochs")
+    if not isinstance(published, Mapping) or any(key not in published for key in keys):
+        raise UnmetRequirementsError(
+            f"attack '{attack}' needs the public 'configuration' with {', '.join(keys)}, and the "
+            "run does not publish it"
+        )
+    rate, batch, epochs = (published[key] for key in keys)
+    positive = all(
+        isinstance(x, int | float) and not isinstance(x, bool) and np.isfinite(x) and x > 0
+        for x in (rate, batch, epochs)
+    )
+    if not positive or not isinstance(batch, int) or not isinstance(epochs, int):
+        raise InvalidDataError(
+            "the public 'configuration' must have a positive learning_rate and positive integers "
+            f"batch_size and local_epochs, got {rate}, {batch} and {epochs}"
+        )
+    assert isinstance(rate, int | float)
+    return LocalSteps(float(rate), batch, epochs, published.get("update") == "gradient")
 
 
 def declared_model(knowledge: Knowledge, *, attack: str) -> tuple[ModelSpec, Float32]:

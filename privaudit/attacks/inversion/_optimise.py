@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from privaudit.attacks.inversion._factors import UpdateGradients
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._memory import jobs_that_fit, ran_out_of_memory
 from privaudit.attacks.inversion._objectives import Objective, ObjectiveMaker, total_variation
 from privaudit.attacks.inversion._priors import Prior
 
-__all__ = ["AdamSettings", "Outcome", "adam"]
+__all__ = ["AdamSettings", "GradientSource", "Outcome", "Simulated", "adam"]
 
 #: Fewest and most jobs that are optimised at once, and how many gradient entries they may have in
 #: all: small networks are quicker in large chunks, large ones fall out of the cache.
 _JOBS = (16, 256)
 _NUMBERS = 2**23
+
+
+class GradientSource(Protocol):
+    """Computes updates of dummy records, as :class:`GradientEngine` does."""
+
+    def gradients(self, images: Tensor, labels: Tensor) -> UpdateGradients:
+        """See :meth:`GradientEngine.gradients`."""
+        ...
+
+
+class Simulated(GradientSource, Protocol):
+    """Computes updates of several local steps."""
+
+    @property
+    def batches(self) -> tuple[object, ...]:
+        """One entry a step."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +77,7 @@ def adam(
     first: Tensor,
     labels: Tensor,
     settings: AdamSettings,
+    simulated: Simulated | None = None,
 ) -> Outcome:
     """Minimise objective + total variation + prior penalty, all jobs of a chunk together.
 
@@ -71,6 +91,8 @@ def adam(
     first : Tensor, shape (jobs, records, channels, height, width)
     labels : Tensor, shape (jobs, records, classes)
         Distributions, or where they are optimised the logits at the start.
+    simulated : Simulated, optional
+        What computes the dummies' updates, instead of the engine.
 
     Returns
     -------
@@ -85,13 +107,21 @@ def adam(
     images, losses = [], []
     quick = max(_JOBS[0], min(_JOBS[1], _NUMBERS // engine.dimension))
     chunk = jobs_that_fit(engine, max(1, quick // first.shape[1]))
+    if simulated is not None:
+        # Every step of an update keeps its activations and a set of parameters.
+        chunk = max(1, chunk // len(simulated.batches))
     start = 0
     while start < len(rows):
         part = slice(start, start + chunk)
         records = slice(start * first.shape[1], (start + chunk) * first.shape[1])
         try:
             found, loss = _adam_chunk(
-                make(rows[part]), engine, prior.of(records), first[part], labels[part], settings
+                make(rows[part]),
+                engine if simulated is None else simulated,
+                prior.of(records),
+                first[part],
+                labels[part],
+                settings,
             )
         except RuntimeError as error:
             if chunk == 1 or not ran_out_of_memory(error):
@@ -107,7 +137,7 @@ def adam(
 
 def _adam_chunk(
     objective: Objective,
-    engine: GradientEngine,
+    engine: GradientSource,
     prior: Prior,
     first: Tensor,
     labels: Tensor,
@@ -122,7 +152,7 @@ def _adam_chunk(
     optimiser = torch.optim.Adam(searched, lr=settings.learning_rate)
     best = prior.images(variables.detach()).clone()
     best = best.reshape(jobs, records, *best.shape[1:])
-    lowest = torch.full((jobs,), math.inf, dtype=engine.dtype, device=engine.device)
+    lowest = torch.full((jobs,), math.inf, dtype=first.dtype, device=first.device)
     for step in range(settings.iterations + 1):
         images = prior.images(variables)
         soft = torch.softmax(flat, 1) if settings.optimise_labels else flat

@@ -17,7 +17,7 @@ from privaudit.attacks.inversion._decoder import train_decoder
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._labels import one_hot
 from privaudit.attacks.inversion._objectives import ObjectiveMaker
-from privaudit.attacks.inversion._optimise import AdamSettings, adam
+from privaudit.attacks.inversion._optimise import AdamSettings, Simulated, adam
 from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._priors import (
     Pixels,
@@ -130,6 +130,7 @@ def search(
     signed: bool = False,
     optimise_labels: bool = False,
     start: Float32 | None = None,
+    simulated: Simulated | None = None,
 ) -> Found:
     """Return best images and loss of each target, and what it took.
 
@@ -141,6 +142,8 @@ def search(
         The records that the adversary may use; must be there if start or prior needs them.
     start : ndarray of float32, shape (targets, records, channels, height, width), optional
         Where the first restart begins, instead of what the options say.
+    simulated : Simulated, optional
+        What computes the dummies' updates, instead of the engine.
     """
     shape = (options.restarts, *labels.shape, *engine.input_shape)
     first = rng.random(shape, dtype=np.float32)
@@ -181,6 +184,7 @@ def search(
                 signed=signed,
                 optimise_labels=optimise_labels,
             ),
+            simulated=simulated,
         )
         better = outcome.losses < losses[rows]
         images[rows[better]] = outcome.images[better]

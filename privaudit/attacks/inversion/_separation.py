@@ -29,6 +29,10 @@ _ZERO = 1e-4
 #: Rows more than B that a direction must be zero on to be taken for that of a record.
 _SURPLUS = 4
 
+#: Least share of the largest number of zeros at which the search ends: sums of two records'
+#: directions have zeros where both are off, on fewer rows.
+_EVEN = 0.6
+
 _AT_ONCE = 4096
 
 
@@ -113,7 +117,7 @@ def _sparse_directions(space: Float64, *, tries: int, rng: np.random.Generator) 
         right, zeros = right[zeros >= rank + _SURPLUS], zeros[zeros >= rank + _SURPLUS]
         kept, counts = _independent(np.vstack([kept, right]), np.append(counts, zeros))
         made += size
-        if len(kept) == rank:
+        if len(kept) == rank and counts.min() >= _EVEN * counts.max():
             break
     polished = [_polish(scaled, lengths[rows], direction) for direction in kept]
     return space @ np.array(polished).reshape(-1, rank).T

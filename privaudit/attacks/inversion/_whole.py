@@ -97,7 +97,7 @@ def match_whole(
         )
         found = _search.search(
             engine,
-            objectives.cosine(_search.tensor(part.values, engine)),
+            objectives.cosine(engine.targets(_search.tensor(part.values, engine))),
             labels,
             options=options,
             auxiliary=auxiliary,

@@ -1,0 +1,188 @@
+"""Gradients of many updates, whole or as factors: inner products, norms and single entries.
+
+The gradient of a Linear or Conv2d layer is a product ``G = D @ A^T`` of the derivative ``D`` of
+the loss at the layer's output and of the layer's (unfolded) input ``A``. Inner products, norms and
+single entries of ``G`` follow from the factors, so that the large outer product of a fully
+connected layer is never formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from privaudit.attacks.inversion._fused import bilinear, dot_and_norm
+from privaudit.attacks.inversion._targets import Targets
+
+__all__ = ["DenseGradients", "Factor", "FactoredGradients", "Layer", "UpdateGradients"]
+
+#: Below this dimension, and whenever more than one in 20 coordinates is asked for, forming the
+#: gradients and gathering from them is quicker than computing single entries.
+_DENSE_DIMENSION = 65_536
+
+
+class UpdateGradients(Protocol):
+    """Gradients of R updates with respect to all d parameters."""
+
+    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
+        """Inner product of each gradient with its target, and its squared norm; shapes (R,)."""
+        ...
+
+    def squared_norm(self) -> Tensor:
+        """Squared Euclidean norm of each gradient; shape (R,)."""
+        ...
+
+    def gather(self, indices: Tensor) -> Tensor:
+        """Entries of each gradient at its row of ``indices`` (R, k); shape (R, k)."""
+        ...
+
+    def flat(self) -> Tensor:
+        """Return all entries; shape (R, d)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseGradients:
+    """Gradients held as one matrix of shape (R, d)."""
+
+    matrix: Tensor
+
+    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
+        """See :class:`UpdateGradients`."""
+        return (self.matrix * target.matrix).sum(1), self.squared_norm()
+
+    def squared_norm(self) -> Tensor:
+        """See :class:`UpdateGradients`."""
+        return self.matrix.square().sum(1)
+
+    def gather(self, indices: Tensor) -> Tensor:
+        """See :class:`UpdateGradients`."""
+        return self.matrix.gather(1, indices)
+
+    def flat(self) -> Tensor:
+        """See :class:`UpdateGradients`."""
+        return self.matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Where a layer's parameters lie in the flat vector."""
+
+    module: nn.Module
+    weight: int
+    bias: int | None
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """``outputs`` D (R, rows, p) and ``inputs`` A (R, columns, p) of one layer's gradients."""
+
+    layer: Layer
+    outputs: Tensor
+    inputs: Tensor
+
+    @property
+    def thin(self) -> bool:
+        """Whether the factors hold fewer numbers than their product."""
+        rows, columns = self.layer.rows, self.layer.columns
+        return self.outputs.shape[2] * (rows + columns) < rows * columns
+
+    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
+        layer = self.layer
+        if layer.weight in target.factors:
+            left, right = target.factors[layer.weight]
+            outputs = torch.bmm(left.transpose(1, 2), self.outputs)
+            inputs = torch.bmm(right.transpose(1, 2), self.inputs)
+            return (outputs * inputs).sum((1, 2)), self.squared_norm()
+        block = target.matrix[:, layer.weight : layer.weight + layer.rows * layer.columns]
+        block = block.reshape(-1, layer.rows, layer.columns)
+        if self.thin:
+            return bilinear(self.outputs, block, self.inputs), self.squared_norm()
+        return dot_and_norm(self.outputs, self.inputs, block)
+
+    def squared_norm(self) -> Tensor:
+        if not self.thin:
+            return self.weight().square().sum((1, 2))
+        if self.outputs.shape[2] == 1:
+            return self.inputs.square().sum((1, 2)) * self.outputs.square().sum((1, 2))
+        inputs = torch.bmm(self.inputs.transpose(1, 2), self.inputs)
+        outputs = torch.bmm(self.outputs.transpose(1, 2), self.outputs)
+        return (inputs * outputs).sum((1, 2))
+
+    def weight(self) -> Tensor:
+        return torch.bmm(self.outputs, self.inputs.transpose(1, 2))
+
+    def bias(self) -> Tensor:
+        return self.outputs.sum(2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FactoredGradients:
+    """Gradients held as one pair of factors a layer."""
+
+    factors: tuple[Factor, ...]
+    dimension: int
+
+    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
+        """See :class:`UpdateGradients`."""
+        dots, norms = [], []
+        for factor in self.factors:
+            dot, norm = factor.dot_and_norm(target)
+            dots.append(dot)
+            norms.append(norm)
+            if (place := factor.layer.bias) is not None:
+                bias = factor.bias()
+                wanted = target.matrix[:, place : place + factor.layer.rows]
+                dots.append((bias * wanted).sum(1))
+                norms.append(bias.square().sum(1))
+        return torch.stack(dots).sum(0), torch.stack(norms).sum(0)
+
+    def squared_norm(self) -> Tensor:
+        """See :class:`UpdateGradients`."""
+        parts = []
+        for factor in self.factors:
+            parts.append(factor.squared_norm())
+            if factor.layer.bias is not None:
+                parts.append(factor.bias().square().sum(1))
+        return torch.stack(parts).sum(0)
+
+    def gather(self, indices: Tensor) -> Tensor:
+        """See :class:`UpdateGradients`."""
+        if self.dimension <= _DENSE_DIMENSION or 20 * indices.shape[1] >= self.dimension:
+            return self.flat().gather(1, indices)
+        result = self.factors[0].outputs.new_zeros(indices.shape)
+        for factor in self.factors:
+            layer = factor.layer
+            size = layer.rows * layer.columns
+            inside = (indices >= layer.weight) & (indices < layer.weight + size)
+            update, position = inside.nonzero(as_tuple=True)
+            if len(update):
+                local = indices[update, position] - layer.weight
+                if factor.thin:
+                    row, column = local // layer.columns, local % layer.columns
+                    entries = factor.outputs[update, row] * factor.inputs[update, column]
+                    entries = entries.sum(1)
+                else:
+                    entries = factor.weight().flatten(1)[update, local]
+                result = result.index_put((update, position), entries)
+            if layer.bias is not None:
+                inside = (indices >= layer.bias) & (indices < layer.bias + layer.rows)
+                update, position = inside.nonzero(as_tuple=True)
+                if len(update):
+                    entries = factor.bias()[update, indices[update, position] - layer.bias]
+                    result = result.index_put((update, position), entries)
+        return result
+
+    def flat(self) -> Tensor:
+        """See :class:`UpdateGradients`."""
+        blocks: list[tuple[int, Tensor]] = []
+        for factor in self.factors:
+            blocks.append((factor.layer.weight, factor.weight().flatten(1)))
+            if factor.layer.bias is not None:
+                blocks.append((factor.layer.bias, factor.bias()))
+        return torch.cat([block for _, block in sorted(blocks, key=lambda pair: pair[0])], 1)
