@@ -101,6 +101,16 @@ def register(app: typer.Typer) -> None:
                 setting=f"round {rounds[-1]} under pseudonyms",
                 seed=seed or 0,
             )
+        elif made.name.startswith("indices/"):
+            from privaudit.campaigns.pq_mds.adversaries import declared_cell
+
+            try:
+                cell = declared_cell(recorded, made, allied, label=label, seed=seed or 0)
+            except UnmetRequirementsError as error:
+                raise _NotApplicable(str(error)) from None
+            held = sorted(made.requires & allied.capabilities)
+            if held and not json:
+                typer.echo(f"granted: {', '.join(held)} ({cell.setting})", err=True)
         else:
             cell = Cell(
                 attack=made,

@@ -134,8 +134,10 @@ def _tested(report: AuditReport) -> str:
         f"model ({system.model}, {plural(system.dimension, 'parameter')}) on "
         f"{system.dataset} ({public})."
     )
+    # A sentence of the audit's own says who holds what; the general one need not fit it.
+    deployment = "" if system.run_sentence else f"{_DEPLOYMENT[system.deployment_model]} "
     return visible(
-        f"{ran} {_DEPLOYMENT[system.deployment_model]} "
+        f"{ran} {deployment}"
         f"The unit of privacy is {system.privacy_unit}. "
         f"Outcome of the run: {system.outcome}."
     )

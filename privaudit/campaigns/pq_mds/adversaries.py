@@ -10,20 +10,29 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from privaudit.attacks.base import Attack
+from privaudit.attacks.base import Attack, Knowledge
 from privaudit.attacks.control import leaked
 from privaudit.attacks.indices import OUTSIDER, PRESETS, Grant, grant
+from privaudit.attacks.indices._persons import NEEDED
 from privaudit.attacks.indices.granting import whole_table
 from privaudit.campaigns.cells import Cell
 from privaudit.campaigns.records import record_scorers, row_control
 from privaudit.campaigns.runs import RecordedRun
 from privaudit.datasets.vertical import AuxiliaryRows, Column, VerticalData, VerticalParty
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.protocols.pq_mds import kinds
 from privaudit.scoring.records import person_truth
-from privaudit.transcript import Capability, Transcript, Truth
+from privaudit.transcript import Capability, Coalition, Transcript, Truth
 
-__all__ = ["LABELS", "Numbers", "adversary_cell", "data_of_run", "fitting_numbers"]
+__all__ = [
+    "LABELS",
+    "Numbers",
+    "adversary_cell",
+    "data_of_run",
+    "declared_cell",
+    "fitting_numbers",
+    "spread_of",
+]
 
 #: The threat models in a few words, as labels of coalitions.
 LABELS: Mapping[str, str] = MappingProxyType(
@@ -113,41 +122,42 @@ def data_of_run(run: RecordedRun) -> VerticalData:
 
 
 @lru_cache(maxsize=64)
-def _granted(
-    run: RecordedRun, preset: str, numbers: Numbers, noise: float, columns: tuple[int, ...] | None
-) -> tuple[Transcript, Grant]:
-    """Return the transcript as the adversary meets it, and what it is granted.
+def _leaked(run: RecordedRun, seed: int) -> Transcript:
+    return leaked(
+        run.transcript,
+        kinds=_UPLOADS,
+        ids=kinds.ROWS,
+        outsider=OUTSIDER,
+        rng=np.random.default_rng([seed, 21]),
+    )
 
-    Every threat model knows the same rows and looks for the same persons.
-    """
-    model = PRESETS[preset]
-    transcript = run.transcript
-    if model.principal == "outsider":
-        transcript = leaked(
-            transcript,
-            kinds=_UPLOADS,
-            ids=kinds.ROWS,
-            outsider=OUTSIDER,
-            rng=np.random.default_rng([numbers.seed, 21]),
-        )
+
+@lru_cache(maxsize=64)
+def _granted(
+    run: RecordedRun,
+    capabilities: frozenset[Capability],
+    numbers: Numbers,
+    noise: float,
+    columns: tuple[int, ...] | None,
+) -> Grant:
+    """Return what an adversary is granted; all know the same rows and look for the same persons."""
     data = data_of_run(run)
-    wanted = set(model.capabilities)
+    wanted = set(capabilities)
     # What the data do not hold cannot be granted; the attack then says what is missing.
     if data.labels is None:
         wanted.discard(Capability.KNOWN_ATTRIBUTES)
     if len(data.auxiliary) < 2:
         wanted -= {Capability.AUXILIARY_DATA, Capability.CANDIDATE_LIST}
-    given = grant(
+    return grant(
         frozenset(wanted),
         data,
-        transcript,
+        run.transcript,
         rng=np.random.default_rng([numbers.seed, 22]),
         known=numbers.known,
         persons=numbers.persons,
         noise=noise,
         columns=None if columns is None else np.asarray(columns, dtype=np.int64),
     )
-    return transcript, given
 
 
 @lru_cache(maxsize=8)
@@ -191,8 +201,82 @@ def adversary_cell(
     metrics : int or None
         How many of the attack's metrics to measure, of membership the area alone; all if None.
     """
-    transcript, given = _granted(run, preset, numbers, noise, columns)
-    coalition = PRESETS[preset].coalition(transcript)
+    model = PRESETS[preset]
+    transcript = _leaked(run, numbers.seed) if model.principal == "outsider" else run.transcript
+    return _cell(
+        run,
+        attack,
+        model.coalition(transcript),
+        _granted(run, model.capabilities, numbers, noise, columns),
+        numbers,
+        transcript=transcript,
+        label=LABELS[preset],
+        setting=setting,
+        keep=keep,
+        metrics=metrics,
+    )
+
+
+def declared_cell(
+    run: RecordedRun, attack: Attack, coalition: Coalition, *, label: str, seed: int
+) -> Cell:
+    """Return the cell of an attack by any coalition, which is granted what the attack needs.
+
+    Raises
+    ------
+    UnmetRequirementsError
+        If the attack needs knowledge, and the truth to make it of is not beside the recording.
+    """
+    needed = attack.requires | NEEDED.get(getattr(attack, "by", ""), frozenset())
+    if run.truth is None:
+        if needed:
+            raise UnmetRequirementsError(
+                f"attack '{attack.name}' needs {', '.join(sorted(needed))}, which is made of the "
+                "truth of a simulated run; no truth lies beside this recording. privaudit audit "
+                "pq-mds simulates a run and grants it"
+            )
+        return _cell(
+            run,
+            attack,
+            coalition,
+            Grant(Knowledge(), MappingProxyType({})),
+            Numbers(0, 0, 0, None, 0, seed),
+            transcript=run.transcript,
+            label=label,
+            setting="",
+            keep=True,
+            metrics=None,
+        )
+    rows = len(run.truth.get(kinds.ROWS, "ids"))
+    known, persons = fitting_numbers(rows, known=100, persons=150)
+    numbers = Numbers(known, persons, rows, None, 1, seed)
+    return _cell(
+        run,
+        attack,
+        coalition,
+        _granted(run, needed & coalition.capabilities, numbers, 0.0, None),
+        numbers,
+        transcript=run.transcript,
+        label=label,
+        setting=f"{known} known rows" if needed else "",
+        keep=True,
+        metrics=None,
+    )
+
+
+def _cell(
+    run: RecordedRun,
+    attack: Attack,
+    coalition: Coalition,
+    given: Grant,
+    numbers: Numbers,
+    *,
+    transcript: Transcript,
+    label: str,
+    setting: str,
+    keep: bool,
+    metrics: int | None,
+) -> Cell:
     others = [p for p in run.transcript.ids(kinds.DATA_PARTY_ROLE) if p not in coalition.members]
     truth = run.truth or Truth()
     strangers = sum(row is None for row in given.persons.values())
@@ -210,17 +294,21 @@ def adversary_cell(
     return Cell(
         attack=attack,
         coalition=coalition,
-        label=LABELS[preset],
+        label=label,
         transcript=transcript,
-        digest=run.digest if transcript is run.transcript else f"{run.digest}:leaked:{preset}",
+        digest=run.digest
+        if transcript is run.transcript
+        else f"{run.digest}:leaked:{numbers.seed}",
         truth=replace(
             truth, targets={**truth.targets, **person_truth(dict(given.persons)).targets}
         ),
         knowledge=given.knowledge,
-        scorers=scorers if metrics is None else scorers[:metrics],
+        scorers=() if run.truth is None else scorers[:metrics],
         setting=setting,
         keep_guesses=keep and numbers.examples > 0,
         seed=numbers.seed,
-        control=row_control(attack, len(truth.get(kinds.ROWS, "ids"))),
-        targets=frozenset(_targets(run, numbers, scored)) if records or attribute else None,
+        control=row_control(attack, len(run.transcript.public_arrays[kinds.ROWS])),
+        targets=frozenset(_targets(run, numbers, scored))
+        if (records or attribute) and run.truth is not None
+        else None,
     )

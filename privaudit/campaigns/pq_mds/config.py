@@ -14,8 +14,10 @@ from privaudit.datasets.tables import TABLES
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.pq_mds import PQMDSConfig
 
-__all__ = ["AuditConfig", "Setting", "default_federation"]
+__all__ = ["UNEQUAL", "AuditConfig", "Setting", "default_federation"]
 
+#: With which the names of references with parties of unequal width begin.
+UNEQUAL = "unequal parties, "
 #: Keys of a federation that say how columns are divided.
 _DIVISION = frozenset({"split", "parties", "widths", "groups"})
 
@@ -214,12 +216,11 @@ class AuditConfig(BaseModel):
             "partition",
             self.run(four, subspaces=4),
         )
-        unequal = VerticalConfig(split="contiguous", widths=(56, 8), **same)
         add(
             "unequal",
             "unequal parties (56 and 8 columns)",
             "partition",
-            self.run(unequal, subspaces=(14, 2)),
+            self.run(self._unequal(), subspaces=(14, 2)),
         )
         table = VerticalConfig(dataset="breast-cancer", **default_federation("breast-cancer"))
         add("table", "breast cancer, 10 and 20 columns", "table", self.run(table))
@@ -228,7 +229,7 @@ class AuditConfig(BaseModel):
         """Return the runs of which the clustering alone is compared, by name in the report."""
         if self.protocol().defence != "none" or self.protocol().codebook != "k-means":
             return {}
-        return {
+        found = {
             "reconstruction at the server": self.run(release="reconstruction"),
             "codes as numbers": self.run(release="codes"),
             "one-hot codes": self.run(release="one-hot"),
@@ -240,6 +241,17 @@ class AuditConfig(BaseModel):
                 defence="randomized-response", epsilon0=1e-6, subspaces=1
             ),
         }
+        if self.with_others:
+            divided = self._unequal()
+            found |= {
+                f"{UNEQUAL}equal numbers of subspaces": self.run(divided, subspaces=8),
+                f"{UNEQUAL}equal variance": self.run(divided, subspaces=8, scaling="party"),
+            }
+        return found
+
+    def _unequal(self) -> VerticalConfig:
+        same = self.federation.model_dump(exclude=set(_DIVISION))
+        return VerticalConfig(split="contiguous", widths=(56, 8), **same)
 
 
 def _fitting(federation: VerticalConfig) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from privaudit.campaigns.pq_mds import tables
 from privaudit.campaigns.pq_mds.audit import AuditResult, run_audit
 from privaudit.campaigns.pq_mds.budgets import budget_rows, budget_statements, reference_table
 from privaudit.campaigns.pq_mds.config import AuditConfig
+from privaudit.campaigns.pq_mds.examples import examples_table, pictures
 from privaudit.campaigns.pq_mds.verdicts import claim_result, claims_of, metrics_of, verdicts_of
 from privaudit.campaigns.pq_mds.wording import (
     ACTORS,
@@ -94,7 +95,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         ),
         utilities=(),
         figures=tuple(tables.tradeoff_figure(result, findings)),
-        galleries=tuple(tables.pictures(result)),
+        galleries=tuple(pictures(result)),
         trust_assumptions=TRUST,
         not_tested=NOT_TESTED,
         recommendations=tuple(recommendations(findings)),
@@ -111,7 +112,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
             tables.matrix(described, findings),
             tables.settings_table(result, findings),
             tables.formal_leakage(result),
-            *tables.examples_table(result),
+            *examples_table(result),
             reference_table(delta=config.delta),
         ),
     )
@@ -185,9 +186,9 @@ def _system(result: AuditResult) -> SystemUnderTest:
         run_sentence=(
             f"PQ-MDS ({PQMDS.version}) clustered {rows} rows of {_dataset(config)} ({public}) into "
             f"{clusters} clusters. {len(data.parties)} parties hold {held} of the {sum(widths)} "
-            f"columns of every row and upload {_listed(subspaces)} codes of at most "
-            f"{config.protocol().codewords} codewords a row; {len(data.auxiliary)} more rows, "
-            "which no party holds, are for adversaries that have similar records."
+            f"columns of every row, keep them, and upload {_listed(subspaces)} indices a row, each "
+            f"one of at most {config.protocol().codewords} values. {len(data.auxiliary)} more rows "
+            "are held by no party and stand for similar records that an adversary may have."
         ),
     )
 

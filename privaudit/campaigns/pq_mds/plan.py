@@ -214,7 +214,10 @@ def _main(run: RecordedRun, numbers: Numbers, words: str) -> Iterator[Planned]:
                 preset,
                 numbers,
                 setting=_setting(words, attack, preset, numbers),
-                series=f"{_WORDS[attack.name][0]}, {LABELS[preset]}",
+                series="known rows"
+                if (attack.name, preset) in kept and "known" in attack.name
+                else f"{_WORDS[attack.name][0]}, {LABELS[preset]}",
+                position=numbers.known if attack.name == "indices/known-sample" else None,
                 headline=_is_headline(attack, preset) and not model.upper_bound,
                 keep=(attack.name, preset) in kept,
             )
@@ -250,7 +253,7 @@ def _fewer_known(run: RecordedRun, numbers: Numbers, words: str) -> Iterator[Pla
                 "server_known",
                 numbers,
                 setting=f"{words}, {count} known rows",
-                series="fewer known rows",
+                series="known rows",
                 position=count,
                 keep=True,
             )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from privaudit.attacks.indices import PRESETS
-from privaudit.attacks.indices.granting import whole_table
 from privaudit.campaigns.cells import Measurement
-from privaudit.campaigns.galleries import galleries_of
 from privaudit.campaigns.planned import Planned
-from privaudit.campaigns.pq_mds.adversaries import LABELS, data_of_run
+from privaudit.campaigns.pq_mds.adversaries import LABELS
 from privaudit.campaigns.pq_mds.audit import AuditResult
 from privaudit.campaigns.pq_mds.budgets import person_epsilon
+from privaudit.campaigns.pq_mds.config import Setting
 from privaudit.campaigns.pq_mds.verdicts import metrics_of
 from privaudit.campaigns.runs import RecordedRun
 from privaudit.leakage import (
@@ -27,16 +25,14 @@ from privaudit.leakage import (
 from privaudit.protocols.pq_mds import kinds
 from privaudit.protocols.pq_mds.quality import clustering_quality
 from privaudit.protocols.pq_mds.server import cluster
-from privaudit.reports.model import Figure, Finding, Gallery, MeasuredTable
+from privaudit.reports.model import Figure, Finding, MeasuredTable
 from privaudit.reports.tradeoff import Point, tradeoff
-from privaudit.transcript import Array, Truth
+from privaudit.transcript import Truth
 
 __all__ = [
     "alone",
-    "examples_table",
     "formal_leakage",
     "matrix",
-    "pictures",
     "settings_table",
     "tradeoff_figure",
     "unique_share",
@@ -211,7 +207,8 @@ def settings_table(result: AuditResult, findings: Sequence[Finding]) -> Measured
         "similar records only (0 perfect, 1 the average record); share of persons recognised from "
         "an exact copy; AUC of a stranger's membership test (0.5 is a coin toss); ε of one person "
         "over all parties, where there is one. 'Ranks' and 'SMACOF' are shown because they are "
-        "sometimes taken for defences. Breast cancer is another table: its figures are not "
+        "sometimes taken for defences. Alignment of geometry was not "
+        "tried on coarse or noised codes. Breast cancer is another table: its figures are not "
         "comparable with the rest. Codebooks with differential privacy are no protection while "
         "codes leave as they are.",
         columns=(
@@ -298,13 +295,13 @@ def tradeoff_figure(result: AuditResult, findings: Sequence[Finding]) -> list[Fi
             continue
         if name == "main":
             baseline = found.baseline.value
-        group = {"no defence": "ranks, SMACOF", "partition": "other parties"}.get(
-            setting.group, setting.group
-        )
-        mark = setting.words.split("ε = ")[1].split(" ")[0] if "ε = " in words else ""
-        points.append(
-            Point(setting.words, f"ε {mark}" if mark else "", group, values[key], found.estimate)
-        )
+        group = {
+            "no defence": "ranks, SMACOF",
+            "partition": "other parties",
+            "setting": "other codes",
+        }.get(setting.group, setting.group)
+        mark = _mark(setting)
+        points.append(Point(setting.words, mark, group, values[key], found.estimate))
     nothing = metrics_of(result.references.get("no data (random codes)", {})).get(key)
     if not points:
         return []
@@ -325,71 +322,12 @@ def tradeoff_figure(result: AuditResult, findings: Sequence[Finding]) -> list[Fi
     ]
 
 
-def pictures(result: AuditResult) -> list[Gallery]:
-    """Return the gallery of rebuilt pictures; none where records are no pictures."""
-    shape = result.numbers.image_shape
-    if shape is None or not result.numbers.examples:
-        return []
-    shown = [
-        (item, replace(m, guesses={t: g.reshape(shape) for t, g in m.guesses.items()}))
-        for item, m in result.results
-        if m.guesses and item.cell.digest.startswith(result.runs["main"].digest)
-    ]
-    whole = whole_table(data_of_run(result.runs["main"]))
-
-    def image(truth: Truth, target: str) -> Array:
-        record: Array = whole[_place(truth, target)].reshape(shape)
-        return record
-
-    return galleries_of(shown, row_label=_row_label, image=image, targets="the rows' records")
-
-
-def _row_label(item: Planned) -> str:
-    known = next((p for p in item.cell.setting.split(", ") if p.endswith("known rows")), "")
-    told = known or f"{item.cell.label}, no known row"
-    return told + (" (frequencies only)" if "frequency" in item.cell.attack.name else "")
-
-
-def _place(truth: Truth, target: str) -> int:
-    ids = np.asarray(truth.get(kinds.ROWS, "ids"))
-    return int(np.flatnonzero(ids == int(target.removeprefix("row-")))[0])
-
-
-def examples_table(result: AuditResult) -> list[MeasuredTable]:
-    """Return rebuilt rows of tables beside the true ones, where the report may show them."""
-    if not result.numbers.examples:
-        return []
-    tables = []
-    for item, m in result.results:
-        if not m.guesses or item.cell.attack.name != "indices/known-sample":
-            continue
-        name = next(n for n, r in result.runs.items() if item.cell.digest.startswith(r.digest))
-        whole_rows = name == "main" and result.numbers.image_shape is None
-        if item.position is not None or not (whole_rows or name == "table"):
-            continue
-        tables.append(_examples(result, name, m))
-    return tables
-
-
-def _examples(result: AuditResult, name: str, measured: Measurement) -> MeasuredTable:
-    run = result.runs[name]
-    truth, whole = run.truth or Truth(), whole_table(data_of_run(run))
-    columns = result.column_names[name]
-    # The columns in which records differ most say most.
-    shown = np.sort(np.argsort(-whole.var(axis=0), kind="stable")[:8])
-    if np.ptp(whole.var(axis=0)) < 1e-6:
-        shown = np.arange(min(8, whole.shape[1]))
-    rows: list[tuple[str | int | float | None, ...]] = []
-    for i, target in enumerate(sorted(measured.guesses, key=lambda t: (len(t), t))[:5], start=1):
-        rows.append((f"{i}, true", *(float(v) for v in whole[_place(truth, target)][shown])))
-        rebuilt = np.asarray(measured.guesses[target], dtype=np.float64)
-        rows.append((f"{i}, rebuilt", *(float(v) for v in rebuilt[shown])))
-    rows.append(("average record", *(float(v) for v in whole.mean(axis=0)[shown])))
-    return MeasuredTable(
-        id=f"examples-{name}",
-        title=f"Rows rebuilt by a server that knows some rows: {result.settings[name].words}",
-        caption="Some columns of five rows, in the units of the run (standardised where the "
-        "columns were).",
-        columns=("Row", *(f"#{columns[int(c)]}" for c in shown)),
-        rows=tuple(rows),
-    )
+def _mark(setting: Setting) -> str:
+    """Return what stands beside a point: codes and budget of a code."""
+    given = setting.simulation.parameters
+    codes = {1: "1 code", 2: "2 codes"}.get(given.get("subspaces", 0), "")
+    if setting.group == "setting":
+        return codes
+    if setting.group != "private":
+        return ""
+    return f"ε {given['epsilon0']:g}" + ("" if codes else ", all codes")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privaudit.campaigns.pq_mds.adversaries import LABELS
+from privaudit.campaigns.pq_mds.config import UNEQUAL
 from privaudit.campaigns.pq_mds.wording import WORDS
 from privaudit.campaigns.risks import capital, risk_verdict
 from privaudit.reports.model import BreachingCoalition, Claim, Finding
@@ -17,9 +18,12 @@ _ERROR = "normalised reconstruction error"
 
 
 def margin(finding: Finding) -> float:
-    """Return by how much a finding exceeds its baseline, in its unit."""
+    """Return by how much a finding exceeds its baseline, in its unit, to one decimal.
+
+    Baselines are drawn at random: a difference below is none, and the first finding counts.
+    """
     sign = 1.0 if finding.higher_is_leakier else -1.0
-    return sign * (finding.estimate.value - finding.baseline.value)
+    return round(sign * (finding.estimate.value - finding.baseline.value), 1)
 
 
 def verdicts_of(findings: Sequence[Finding]) -> tuple[BreachingCoalition, ...]:
@@ -51,21 +55,18 @@ def _others(first: Finding, findings: Sequence[Finding]) -> str:
         for f in findings
         if f.headline and f.risk == first.risk and f.verdict == "breached" and f.id != first.id
     ]
-    if more:
-        listed = "; ".join(
-            f"{WORDS.get(f.coalition_label, f.coalition_label)} ({_figure(f)})"
-            for f in sorted(more, key=lambda f: (f.attack != first.attack, -margin(f)))
-        )
-        told += f" The risk is breached as well by: {listed}."
+    others = dict.fromkeys(
+        WORDS.get(f.coalition_label, f.coalition_label)
+        for f in more
+        if f.coalition_label != first.coalition_label
+    )
+    if others:
+        told += f" The same risk is breached by {_listed(list(others))}; figures below."
     return told
 
 
-def _figure(finding: Finding) -> str:
-    if finding.unit == "proportion":
-        value, baseline = f"{finding.estimate.value:.0%}", f"{finding.baseline.value:.0%}"
-    else:
-        value, baseline = f"{finding.estimate.value:.2g}", f"{finding.baseline.value:.2g}"
-    return f"{finding.metric} {value}, baseline {baseline}"
+def _listed(items: list[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])}, and {items[-1]}"
 
 
 def claim_result(verdicts: Sequence[BreachingCoalition]) -> str:
@@ -180,32 +181,34 @@ def _volume(main: Mapping[str, float]) -> Claim:
 def _imbalance(
     outcomes: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]]
 ) -> Claim:
-    unequal = metrics_of(outcomes.get("unequal", {}))
-    scaled = metrics_of(references.get("equal variance of parties", {}))
-    shares = {k: v for k, v in unequal.items() if k.startswith("influence_share/")}
-    if not shares:
+    told = []
+    for words, values in (
+        ("subspaces in proportion to columns", metrics_of(outcomes.get("unequal", {}))),
+        *(
+            (name.removeprefix(UNEQUAL), metrics_of(outcome))
+            for name, outcome in references.items()
+            if name.startswith(UNEQUAL)
+        ),
+    ):
+        shares = [v for k, v in values.items() if k.startswith("influence_share/")]
+        if shares and "ari" in values:
+            told.append(f"{words} {min(shares):.0%}, ARI {values['ari']:.3f}")
+    if len(told) < 2:
         return Claim(
             statement="The bias of parties of unequal size is mitigated.",
             source="contributions",
             verdict="not tested",
             evidence="No run with parties of unequal width was made on these data.",
         )
-    smallest = min(shares.values())
-    told = (
-        f" (equal parties scaled to equal variance: ARI {scaled['ari']:.3f})"
-        if ("ari" in scaled)
-        else ""
-    )
     return Claim(
         statement="The bias of parties of unequal size is mitigated.",
         source="contributions",
         verdict="partly reproduced",
         evidence=(
-            f"With 56 and 8 columns and subspaces in the same proportion, the smaller party makes "
-            f"{smallest:.0%} of the variance that the server clusters, ARI {unequal['ari']:.3f}. "
-            "Who decides the clusters is set by the number of subspaces, not by the protocol: "
-            "equal numbers give a small party more weight, scaling parties to equal variance "
-            f"gives it half, whether or not its columns deserve it{told}."
+            "Share of the smaller party (8 columns against 56) in the variance that the server "
+            f"clusters: {'; '.join(told)}. The number of subspaces and the scaling decide it, not "
+            "the protocol as such; more weight for a small party helps only where its columns "
+            "tell the groups apart."
         ),
     )
 
