@@ -55,6 +55,8 @@ class RecordedRun:
         Name of the data set, or empty where the recording does not say.
     auxiliary_rows : AuxiliaryRows or None
         As ``auxiliary``, for protocols over columns.
+    protocol : str
+        Name under which the run was recorded.
     """
 
     transcript: Transcript
@@ -65,6 +67,7 @@ class RecordedRun:
     complete: bool
     dataset: str = ""
     auxiliary_rows: AuxiliaryRows | None = None
+    protocol: str = ""
 
 
 def open_run(
@@ -101,6 +104,7 @@ def open_run(
         complete=recording.complete,
         dataset=_dataset(manifest.settings),
         auxiliary_rows=auxiliary if isinstance(auxiliary, AuxiliaryRows) else None,
+        protocol=manifest.protocol,
     )
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import progress
 from privaudit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from privaudit.reports import AuditReport
 
 __all__ = ["register"]
 
@@ -28,7 +32,8 @@ def register(app: typer.Typer) -> None:
         subject: Annotated[
             str,
             typer.Argument(
-                help="A protocol (pa-cfl, disue, pq-mds) to simulate, attack and account."
+                help="A protocol (pa-cfl, disue, pq-mds) to simulate, attack and account, or the "
+                "folder of a recorded run."
             ),
         ],
         out: options.Out,
@@ -74,6 +79,37 @@ def register(app: typer.Typer) -> None:
         or the protection it ran is wrong.
         """
         started = time.perf_counter()
+        if Path(subject).is_dir():
+            _refuse(
+                subject,
+                {
+                    "config": config,
+                    "parameter": parameter,
+                    "dataset": dataset,
+                    "users": users,
+                    "partition": partition,
+                    "table": table,
+                    "parties": parties,
+                    "split": split,
+                    "label": label,
+                    "categorical": categorical,
+                    "drop": drop,
+                    "missing": missing,
+                    "include-examples": include_examples,
+                    "rounds": rounds,
+                },
+            )
+            report, files = _of_recording(
+                Path(subject),
+                out,
+                data_root=data_root,
+                seed=seed or 0,
+                delta=1e-5 if delta is None else delta,
+                force=force,
+                quiet=quiet,
+            )
+            _tell(report, files, out, json=json, seconds=time.perf_counter() - started)
+            return
         from privaudit.campaigns.auditing import audit_of, claim_folder
         from privaudit.configuration import validated
         from privaudit.reports import write_report
@@ -120,30 +156,7 @@ def register(app: typer.Typer) -> None:
             )
             files = write_report(report, out)
             steps("report", 1, 1, str(files[0]))
-        if json:
-            typer.echo((out / "report.json").read_text(encoding="utf-8"))
-        else:
-            for verdict in report.verdicts:
-                typer.echo(f"{verdict.verdict:>13}  {verdict.risk}")
-                if verdict.verdict != "not tested":
-                    typer.echo(f"{'':>13}  {verdict.sentence}")
-            breached = sum(v.verdict == "breached" for v in report.verdicts)
-            typer.echo(
-                f"==== {breached} of {len(report.verdicts)} risks breached, "
-                f"{len(report.findings)} figures, {len(report.not_run)} attacks not run, "
-                f"{time.perf_counter() - started:.0f} s ===="
-            )
-            typer.echo(f"report: {files[0]}")
-        contradictions = [w for w in report.warnings if w.startswith("CONTRADICTION")]
-        for sentence in contradictions:
-            typer.echo(sentence, err=True)
-        if contradictions:
-            raise typer.Exit(CONTRADICTED)
-        if not report.complete:
-            failed = [n for n in report.not_run if n.status == "failed"]
-            for row in failed:
-                typer.echo(f"failed: {row.attack} by {row.coalition_label}: {row.reason}", err=True)
-            raise typer.Exit(INCOMPLETE)
+        _tell(report, files, out, json=json, seconds=time.perf_counter() - started)
 
     @app.command()
     def report(
@@ -170,3 +183,74 @@ def register(app: typer.Typer) -> None:
 
 def _command() -> str:
     return shlex.join(["privaudit", *sys.argv[1:]])
+
+
+def _tell(
+    report: AuditReport, files: Sequence[Path], out: Path, *, json: bool, seconds: float
+) -> None:
+    """Print verdicts or the JSON, and end with the code of what was found."""
+    if json:
+        typer.echo((out / "report.json").read_text(encoding="utf-8"))
+    else:
+        for verdict in report.verdicts:
+            typer.echo(f"{verdict.verdict:>13}  {verdict.risk}")
+            if verdict.verdict != "not tested":
+                typer.echo(f"{'':>13}  {verdict.sentence}")
+        breached = sum(v.verdict == "breached" for v in report.verdicts)
+        typer.echo(
+            f"==== {breached} of {len(report.verdicts)} risks breached, "
+            f"{len(report.findings)} figures, {len(report.not_run)} attacks not run, "
+            f"{seconds:.0f} s ===="
+        )
+        typer.echo(f"report: {files[0]}")
+    contradictions = [w for w in report.warnings if w.startswith("CONTRADICTION")]
+    for sentence in contradictions:
+        typer.echo(sentence, err=True)
+    if contradictions:
+        raise typer.Exit(CONTRADICTED)
+    if not report.complete:
+        failed = [n for n in report.not_run if n.status == "failed"]
+        for row in failed:
+            typer.echo(f"failed: {row.attack} by {row.coalition_label}: {row.reason}", err=True)
+        raise typer.Exit(INCOMPLETE)
+
+
+def _refuse(subject: str, of_simulations: Mapping[str, object]) -> None:
+    """Refuse options that do not fit the audit of a run that was recorded already."""
+    for name, value in of_simulations.items():
+        if value:
+            raise ConfigurationError(
+                f"--{name} is for simulations; {subject} is a recorded run, whose parameters are "
+                "what they are"
+            )
+
+
+def _of_recording(
+    folder: Path,
+    out: Path,
+    *,
+    data_root: Path | None,
+    seed: int,
+    delta: float,
+    force: bool,
+    quiet: bool,
+) -> tuple[AuditReport, tuple[Path, ...]]:
+    from privaudit.campaigns.recordings import audit_recording, claim_recording
+    from privaudit.campaigns.runs import open_run
+    from privaudit.cli._inspect import bundle_of
+    from privaudit.reports import write_report
+
+    run = open_run(bundle_of(folder), data_root=data_root)
+    claim_recording(run, out, seed=seed, delta=delta, force=force)
+    options.use_threads(1)
+    with progress(quiet=quiet) as steps:
+        report = audit_recording(
+            run,
+            out,
+            seed=seed,
+            delta=delta,
+            steps=steps,
+            command=_command(),
+            device="CPU, one thread",
+        )
+        return report, write_report(report, out)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.control import PSEUDONYM_ROLE
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.similarity import jaccard, rank_biased_overlap
 from privaudit.transcript import Capability, Message, View
@@ -127,6 +127,11 @@ class PermutationLinking:
         role = {party.id: party.role for party in view.parties}
         sent = view.select(kinds.PERMUTATION_SEQUENCE)
         probes = tuple(m for m in sent if role[m.sender] == PSEUDONYM_ROLE)
+        if not probes and PSEUDONYM_ROLE in role.values():
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' reads '{kinds.PERMUTATION_SEQUENCE}', and {view.coalition} "
+                "saw none of a pseudonym"
+            )
         if len({m.round for m in probes}) != 1 or len({m.sender for m in probes}) != len(probes):
             raise ConfigurationError(
                 f"linking needs one round of '{kinds.PERMUTATION_SEQUENCE}' messages from "
