@@ -1,4 +1,4 @@
-"""Runs of single-record updates for the tests of gradient inversion."""
+"""Runs of updates of one or several records for the tests of gradient inversion."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from privaudit.models import ModelSpec, build, flatten_parameters, load_paramete
 from privaudit.protocols.baselines.kinds import SERVER, UPDATE
 from privaudit.protocols.pa_cfl.kinds import (
     AGGREGATION_SERVER,
+    DATASET_SIZE,
     GLOBAL_PERMUTATION,
     IMPORTANT_VALUES,
     MANAGEMENT_SERVER,
@@ -53,10 +54,14 @@ class World:
     records: LabelledImages
     auxiliary: LabelledImages
     gradients: np.ndarray
+    per_user: int = 1
 
     @property
     def users(self) -> list[str]:
-        return [f"user-{i}" for i in range(len(self.records))]
+        return [f"user-{i}" for i in range(len(self.gradients))]
+
+    def of(self, position: int) -> slice:
+        return slice(position * self.per_user, (position + 1) * self.per_user)
 
     @property
     def knowledge(self) -> Knowledge:
@@ -64,7 +69,13 @@ class World:
 
     def truth(self) -> Truth:
         return Truth(
-            {u: {"images": self.records.images[i : i + 1]} for i, u in enumerate(self.users)}
+            {
+                u: {
+                    "images": self.records.images[self.of(i)],
+                    "labels": self.records.labels[self.of(i)],
+                }
+                for i, u in enumerate(self.users)
+            }
         )
 
     def transcript(self, share: float = 0.01) -> Transcript:
@@ -75,10 +86,14 @@ class World:
         for sequence in order:
             importance[sequence] += k - np.arange(k)
         shared = np.argsort(-importance, kind="stable")[:k]
-        recorder = recorder_of(self.users)
+        recorder = recorder_of(self.users, facts=FACTS if self.per_user == 1 else FACTS[:-1])
         for user, gradient, sequence in zip(self.users, self.gradients, order, strict=True):
             send = {"round": 1, "sender": user}
-            recorder.send(kind=UPDATE, receiver=SERVER, arrays={"values": gradient}, **send)
+            told = {"records": np.asarray(self.per_user)} if self.per_user > 1 else {}
+            arrays = {"values": gradient, **told}
+            recorder.send(kind=UPDATE, receiver=SERVER, arrays=arrays, **send)
+            if told:
+                recorder.send(kind=DATASET_SIZE, receiver=AGGREGATION_SERVER, arrays=told, **send)
             recorder.send(
                 kind=PERMUTATION_SEQUENCE,
                 receiver=MANAGEMENT_SERVER,
@@ -101,17 +116,23 @@ class World:
         return recorder.transcript()
 
 
-def recorder_of(users: Iterable[str]) -> MemoryRecorder:
+def recorder_of(users: Iterable[str], *, facts: Iterable[Capability] = FACTS) -> MemoryRecorder:
     recorder = MemoryRecorder()
     servers = (SERVER, MANAGEMENT_SERVER, AGGREGATION_SERVER)
     parties = [Party(s, "server") for s in servers]
     parties += [Party(u, "user") for u in ("colluder", *users)]
-    recorder.declare(parties, facts=FACTS)
+    recorder.declare(parties, facts=facts)
     return recorder
 
 
 @cache
-def world(seed: int, users: int = 8, spec: ModelSpec = SMALL, spread: float = 0.0) -> World:
+def world(
+    seed: int,
+    users: int = 8,
+    spec: ModelSpec = SMALL,
+    spread: float = 0.0,
+    per_user: int = 1,
+) -> World:
     """Digits of a seed, enlarged to the model's input shape.
 
     ``spread`` replaces the initial parameters by U(-spread, spread).
@@ -125,19 +146,22 @@ def world(seed: int, users: int = 8, spec: ModelSpec = SMALL, spread: float = 0.
     pixels = torch.from_numpy(every.images)
     pixels = torch.nn.functional.interpolate(pixels, spec.input_shape[1:], mode="bilinear")
     every = LabelledImages(pixels.numpy(), every.labels)
-    records, auxiliary = every.take(np.arange(users)), every.take(np.arange(users, users + 800))
+    count = users * per_user
+    records, auxiliary = every.take(np.arange(count)), every.take(np.arange(count, count + 800))
     module = build(spec, seed=seed).eval()
     if spread:
         size = len(flatten_parameters(module))
         values = np.random.default_rng(seed).uniform(-spread, spread, size)
         load_parameters(module, values.astype(np.float32))
     gradients = []
-    for image, label in zip(records.images, records.labels, strict=True):
-        logits = module(torch.from_numpy(image)[None])
-        loss = torch.nn.functional.cross_entropy(logits, torch.tensor([int(label)]))
+    for start in range(0, count, per_user):
+        own = records.take(np.arange(start, start + per_user))
+        logits = module(torch.from_numpy(own.images))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(own.labels))
         parts = torch.autograd.grad(loss, list(module.parameters()))
         gradients.append(torch.cat([p.flatten() for p in parts]).numpy())
-    return World(spec, flatten_parameters(module), records, auxiliary, np.stack(gradients))
+    parameters = flatten_parameters(module)
+    return World(spec, parameters, records, auxiliary, np.stack(gradients), per_user)
 
 
 def view_of(
@@ -156,4 +180,5 @@ def attacked(
 
 
 def median(guesses: Guesses, truth: Truth) -> float:
-    return float(np.median(list(psnr(guesses, truth).per_target.values())))
+    """Median PSNR over records."""
+    return float(np.median(list(psnr(guesses, truth, per_record=True).per_target.values())))

@@ -61,13 +61,13 @@ class AnalyticInversion(MatchingOptions):
     )
     reads: ClassVar[tuple[str, ...]] = (UPDATE,)
 
-    iterations: int = 150
-    learning_rate: float = 0.05
-    total_variation: float = 5e-4
+    iterations: int = 300
+    learning_rate: float = 0.1
+    total_variation: float = 3e-3
     init: Initialisation = "auto"
     feature_iterations: int = 300
     feature_learning_rate: float = 0.1
-    tries: int = 100_000
+    tries: int = 200_000
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
