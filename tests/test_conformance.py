@@ -87,6 +87,11 @@ def training(recorder: MemoryRecorder) -> Transcript:
     return run("pa-cfl", many_records(), recorder, rounds=2)
 
 
+def few_steps(recorder: MemoryRecorder) -> Transcript:
+    """Run local training of few steps, so that it can be unrolled."""
+    return run("fedavg", single_records(), recorder, rounds=1)
+
+
 def linked(recorder: MemoryRecorder) -> Transcript:
     hidden, _ = pseudonymise(
         training(recorder),
@@ -147,6 +152,8 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     ],
     "inversion/sorted-values": [(BRIEF, "pa-cfl", (AS,))],
     "inversion/rank-profile": [(BRIEF | {"profile_records": 10}, "pa-cfl", (MS,))],
+    "inversion/analytic": [(BRIEF | {"feature_iterations": 3}, "fedavg", (SERVER,))],
+    "inversion/local-steps": [(BRIEF, "fedavg", (SERVER,)), (BRIEF, few_steps, (SERVER,))],
     "inference/labels-from-permutation": [
         ({}, "pa-cfl", (MS,)),
         ({"simulated_users": 5, "records": (20,)}, training, (MS,)),
@@ -193,7 +200,8 @@ def view_of(transcript: Transcript, members: tuple[str, ...]) -> View:
 
 
 def knowledge_for(made: Any, transcript: Transcript) -> Knowledge:
-    data = single_records() if isinstance(made, str) else many_records()
+    single = isinstance(made, str) or made is few_steps
+    data = single_records() if single else many_records()
     return Knowledge(MODEL, transcript.public_arrays["initial-parameters"], data.auxiliary)
 
 
