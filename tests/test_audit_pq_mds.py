@@ -24,6 +24,7 @@ from privaudit.campaigns.cells import Cell, measure
 from privaudit.campaigns.pq_mds import Config, check_inputs
 from privaudit.campaigns.pq_mds.adversaries import fitting_numbers
 from privaudit.campaigns.records import grid_columns, record_scorers, row_control
+from privaudit.cli._main import app
 from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError, PrivauditError
 from privaudit.reports import AuditReport, read_report
@@ -209,10 +210,13 @@ class TestOwnTable:
     pytestmark = slow
 
     OPTIONS = ("--table", "people.csv", "--split", "random", "--label", "ill", "-j", "1", "-q")
+    CONFIG = "known_rows = 20\npersons = 20\ntargets = 20\nepsilons = [4.0]\n"
 
     def test_nothing_of_the_data_is_in_the_report_unless_asked_for(self, tmp_path: Path) -> None:
-        _write_table(tmp_path / "people.csv")
-        closed = privaudit("audit", "pq-mds", "-o", "closed", *self.OPTIONS, cwd=tmp_path)
+        _write_table(tmp_path / "people.csv", rows=120)
+        (tmp_path / "small.toml").write_text(self.CONFIG)
+        audit = ("audit", "pq-mds", "--config", "small.toml", *self.OPTIONS)
+        closed = privaudit(*audit, "-o", "closed", cwd=tmp_path)
         assert closed.code == 0, closed.err
         report = read_report(tmp_path / "closed")
         assert not report.system.data_is_public
@@ -224,13 +228,13 @@ class TestOwnTable:
             assert str(tmp_path) not in text
         # Scaling by numbers computed from the rows is a release that no budget covers.
         assert any("no finite budget" in s for s in report.budget_statements)
-        opened = privaudit(
-            *("audit", "pq-mds", "-o", "opened", "--include-examples"), *self.OPTIONS, cwd=tmp_path
-        )
+        opened = privaudit(*audit, "-o", "opened", "--include-examples", cwd=tmp_path)
         assert opened.code == 0, opened.err
         shown = [t for t in read_report(tmp_path / "opened").tables if t.id == "examples-main"]
         assert any("job=Falconer" in column for column in shown[0].columns)
 
+
+class TestRefusals:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
@@ -248,15 +252,19 @@ class TestOwnTable:
         ],
     )
     def test_what_does_not_fit_is_refused_before_anything_is_written(
-        self, arguments: tuple[str, ...], message: str, tmp_path: Path
+        self,
+        arguments: tuple[str, ...],
+        message: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        monkeypatch.chdir(tmp_path)
         _write_table(tmp_path / "people.csv")
         text = (tmp_path / "people.csv").read_text(encoding="utf-8").splitlines()
         text[3] = "," + text[3].split(",", 1)[1]
         (tmp_path / "gaps.csv").write_text("\n".join(text), encoding="utf-8")
-        ended = privaudit("audit", arguments[0], "-o", "out", *arguments[1:], cwd=tmp_path)
-        assert ended.code == 2
-        assert message in " ".join(ended.err.split())
+        with pytest.raises(PrivauditError, match=message):
+            app(["audit", arguments[0], "-o", "out", *arguments[1:]], standalone_mode=False)
         assert not (tmp_path / "out").exists()
 
 
@@ -335,7 +343,7 @@ class TestCells:
         assert set(part.triples[0].baseline.per_target) == some
 
     def test_the_control_of_membership_tears_rows_apart(self) -> None:
-        cell = cell_of(small(), "outsider_known".replace("outsider", "server"), IndexMembership())
+        cell = cell_of(small(), "server_known", IndexMembership())
         (hits, area) = measure(cell).triples
         assert area.control is not None
         assert estimate(area.control, confidence=0.99).low < 0.5

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
-from privaudit.accounting import budget, compose_releases
+from privaudit.accounting import ReleaseBudget, budget, compose_releases
 from privaudit.campaigns.assembly import as_row
 from privaudit.campaigns.pq_mds.audit import AuditResult
 from privaudit.campaigns.runs import RecordedRun
@@ -36,7 +37,12 @@ def person_epsilon(run: RecordedRun, *, delta: float) -> float | None:
     releases = _released(run)
     if not releases:
         return None
-    return compose_releases(releases, delta).best.upper
+    return _composed(frozenset(releases.items()), delta).best.upper
+
+
+@lru_cache(maxsize=32)
+def _composed(releases: frozenset[tuple[CoveredRelease, int]], delta: float) -> ReleaseBudget:
+    return compose_releases(dict(releases), delta)
 
 
 def budget_rows(result: AuditResult) -> Iterator[BudgetRow]:
@@ -56,7 +62,7 @@ def budget_rows(result: AuditResult) -> Iterator[BudgetRow]:
         releases = _released(run)
         if not spent.rows or not releases:
             continue
-        person = compose_releases(releases, delta)
+        person = _composed(frozenset(releases.items()), delta)
         for what, bracket in (
             ("sum of the epsilons", person.pure),
             ("Renyi composition", person.renyi),
