@@ -110,6 +110,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         claim_result=claim_result(verdicts),
         tables=(
             tables.matrix(described, findings),
+            tables.adversaries(),
             tables.settings_table(result, findings),
             tables.formal_leakage(result),
             *examples_table(result),

@@ -30,6 +30,7 @@ from privaudit.reports.tradeoff import Point, tradeoff
 from privaudit.transcript import Truth
 
 __all__ = [
+    "adversaries",
     "alone",
     "formal_leakage",
     "matrix",
@@ -89,14 +90,9 @@ def formal_leakage(result: AuditResult) -> MeasuredTable:
     return MeasuredTable(
         id="formal-leakage",
         title="Formal leakage of the codes",
-        caption="Bits a row: entropy of the tuple of codes (* at most log2 of the rows could show, "
-        "so that it may be more), the sum over subspaces, the most that so many codewords carry, "
-        "and min-entropy leakage (how much likelier a guess of the row becomes). Anonymity: rows "
-        "whose codes no other has, and that share them with fewer than four others. Error of the "
-        "best reconstruction from codes: with the true codewords, and with the mean of other rows "
-        "that have the same tuple (which says little where few do); the explained variance, the "
-        "leakage under squared error, is 1 less the error. Private settings: of the codes before "
-        "randomisation. None of this is a guarantee.",
+        caption="In bits a row; * is the most that so many rows can show. Unique rows: nobody "
+        "else has these codes. Errors of the best reconstruction: with the true codewords, and "
+        "with other rows of the same codes. Descriptions, not guarantees.",
         columns=(
             "Setting",
             "Party",
@@ -202,15 +198,9 @@ def settings_table(result: AuditResult, findings: Sequence[Finding]) -> Measured
     return MeasuredTable(
         id="settings",
         title="Quality and leakage by setting",
-        caption="ARI against the labels and against k-means on the pooled columns; bytes uploaded "
-        "a row; error of records rebuilt by a server that knows some rows, and by one that has "
-        "similar records only (0 perfect, 1 the average record); share of persons recognised from "
-        "an exact copy; AUC of a stranger's membership test (0.5 is a coin toss); ε of one person "
-        "over all parties, where there is one. 'Ranks' and 'SMACOF' are shown because they are "
-        "sometimes taken for defences. Alignment of geometry was not "
-        "tried on coarse or noised codes. Breast cancer is another table: its figures are not "
-        "comparable with the rest. Codebooks with differential privacy are no protection while "
-        "codes leave as they are.",
+        caption="ARI against labels, and against k-means on pooled columns. Errors of rebuilt "
+        "records: 0 perfect, 1 the average record. Membership: AUC, 0.5 is a coin toss. ε of one "
+        "person over all parties; empty: none, or not measured. Breast cancer is another table.",
         columns=(
             "Setting",
             "#ARI, labels",
@@ -264,12 +254,21 @@ def matrix(
     return MeasuredTable(
         id="threat-models",
         title="Every attack under every threat model",
-        caption="On the audited run, in brackets what prior knowledge alone reaches; an empty "
-        "cell is an attack that needs what the adversary does not have. Columns answer different "
-        "questions and are not to be averaged. "
-        + " ".join(f"{LABELS[m.name]}: {m.description}" for m in PRESETS.values()),
+        caption="On the audited run, in brackets what prior knowledge alone reaches; empty where "
+        "the attack needs what the adversary lacks. Columns are never averaged.",
         columns=("Attack", "Metric", *LABELS.values()),
         rows=tuple(rows),
+    )
+
+
+def adversaries() -> MeasuredTable:
+    """Return the threat models in words."""
+    return MeasuredTable(
+        id="adversaries",
+        title="Threat models",
+        caption="Who the adversary is and what it knows besides what the protocol gives it.",
+        columns=("Short", "Adversary"),
+        rows=tuple((LABELS[name], model.description) for name, model in PRESETS.items()),
     )
 
 
