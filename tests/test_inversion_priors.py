@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from inversion_runs import PAPER, world
+from inversion_runs import PAPER, attacked, median, view_of, world
 
+from privaudit.attacks.inversion import TopKMatching
+from privaudit.attacks.inversion._decoder import train_decoder
 from privaudit.attacks.inversion._priors import (
     class_gaussian,
     class_means,
@@ -15,6 +17,7 @@ from privaudit.attacks.inversion._priors import (
 )
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
+from privaudit.protocols.baselines.kinds import SERVER
 
 LIKE = torch.zeros(1, dtype=torch.float64)
 
@@ -63,7 +66,33 @@ def test_the_mean_of_an_absent_class_is_that_of_all() -> None:
     assert means[1] == pytest.approx(images.mean(0))
 
 
+def test_a_learned_decoder_rebuilds_unseen_records_better_than_means_do() -> None:
+    w = world(113, 40)
+    before = torch.random.get_rng_state()
+    prior = train_decoder(w.auxiliary, latent=32, weight=1.0, like=LIKE)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    records = torch.from_numpy(w.records.images).double()
+    latent = prior.variables(records)
+    rebuilt = prior.images(latent)
+    means = torch.from_numpy(class_means(w.auxiliary, 10)[w.records.labels]).double()
+    error = (rebuilt - records).square().mean()
+    assert float(error) < 0.5 * float((means - records).square().mean())
+    assert 0 <= float(rebuilt.min()) <= float(rebuilt.max()) <= 1
+    assert 0.3 < float(prior.penalty(latent).mean()) < 3
+    again = train_decoder(w.auxiliary, latent=32, weight=1.0, like=LIKE)
+    assert torch.equal(again.images(latent), rebuilt)
+
+
+def test_a_search_in_the_range_of_the_decoder_stays_there() -> None:
+    w = world(113, 3)
+    attack = TopKMatching(source="update", prior="decoder", iterations=80, components=32)
+    guesses, baseline = attacked(attack, view_of(w.transcript(), SERVER), w.knowledge)
+    assert median(guesses, w.truth()) > median(baseline, w.truth())
+
+
 def test_a_prior_needs_records() -> None:
     single = world(113, 3).auxiliary.take(np.array([0]))
     with pytest.raises(ConfigurationError, match="at least two"):
         principal_components(single, components=2, weight=1.0, like=LIKE)
+    with pytest.raises(ConfigurationError, match="at least two"):
+        train_decoder(single, latent=2, weight=1.0, like=LIKE)
