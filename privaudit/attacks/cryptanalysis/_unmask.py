@@ -17,12 +17,22 @@ from privaudit.attacks.cryptanalysis.errors import InapplicableError, RecoveryFa
 from privaudit.errors import InvalidDataError
 from privaudit.secure_computation.integers import Bytes, blocks, decode, inverse
 
-__all__ = ["LARGEST_MODULUS", "Recovery", "checked", "noise_of", "unmask", "without_factor"]
+__all__ = [
+    "LARGEST_MODULUS",
+    "LARGEST_REDUCED",
+    "Recovery",
+    "checked",
+    "noise_of",
+    "unmask",
+    "without_factor",
+]
 
 #: Chance that a wrong key looks right, as a power of two.
 _CONFIDENCE_BITS = 64
 #: Longest modulus that is attacked, eight times the longest that we found in use.
 LARGEST_MODULUS = 16_384
+#: The same for lattice reductions in six and more dimensions, which take far longer.
+LARGEST_REDUCED = 4_096
 #: Ciphertexts from which the common factor is found.
 SAMPLE = 64
 #: Largest factor tried that all plaintexts of a short vector have in common.

@@ -19,7 +19,12 @@ from collections.abc import Iterator
 
 from privaudit.attacks.cryptanalysis._numbers import centred, reduced
 from privaudit.attacks.cryptanalysis._rank_two import short_modulo
-from privaudit.attacks.cryptanalysis._unmask import Recovery, checked, without_factor
+from privaudit.attacks.cryptanalysis._unmask import (
+    LARGEST_REDUCED,
+    Recovery,
+    checked,
+    without_factor,
+)
 from privaudit.attacks.cryptanalysis.errors import InapplicableError, RecoveryFailedError
 from privaudit.attacks.cryptanalysis.no_pads import signed
 from privaudit.secure_computation.integers import Bytes, decode, inverse
@@ -107,8 +112,8 @@ def recover_by_lattice(
     InvalidDataError
         If the numbers are malformed.
     InapplicableError
-        If m coordinates are too few for plaintexts of this length, m is beyond LLL, or there are
-        not that many ciphertexts.
+        If m coordinates are too few for plaintexts of this length, m is beyond LLL, the modulus
+        too long to reduce, or there are not that many ciphertexts.
     RecoveryFailedError
         If no short vector found is that of the plaintexts.
     UnmetRequirementsError
@@ -127,6 +132,11 @@ def recover_by_lattice(
             f"{modulus.bit_length()} bits need {needed} coordinates, {m} were asked for"
         )
     checked(modulus, scale, ciphertexts, least=m)
+    if m > 2 and modulus.bit_length() > LARGEST_REDUCED:
+        raise InapplicableError(
+            f"a modulus of {modulus.bit_length()} bits is beyond {LARGEST_REDUCED} bits, up to "
+            f"which lattices of {m} dimensions are reduced"
+        )
     sample = decode(ciphertexts[:m])
     if math.gcd(sample[0], modulus) != 1:
         raise InapplicableError("the first ciphertext has no inverse modulo p")

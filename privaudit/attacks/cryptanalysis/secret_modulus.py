@@ -27,7 +27,7 @@ from privaudit.attacks.cryptanalysis._rank_two import (
     combination,
     short_modulo,
 )
-from privaudit.attacks.cryptanalysis._unmask import LARGEST_MODULUS
+from privaudit.attacks.cryptanalysis._unmask import LARGEST_REDUCED
 from privaudit.attacks.cryptanalysis.errors import InapplicableError, RecoveryFailedError
 from privaudit.errors import InvalidDataError
 from privaudit.secure_computation.integers import Bytes, blocks, decode, inverse
@@ -79,20 +79,25 @@ def recover_without_modulus(
     InvalidDataError
         If the numbers are malformed.
     InapplicableError
-        If there are fewer ciphertexts than ``coordinates``, or these are fewer than six.
+        If there are fewer ciphertexts than ``coordinates``, these are fewer than six, or the
+        ciphertexts are too long to reduce.
     RecoveryFailedError
-        If the lattices do not separate.
+        If the lattices do not separate, or noise and lattice are beyond floating point.
     UnmetRequirementsError
         If python-flint is not installed.
     """
     if ciphertexts.ndim != 2 or ciphertexts.dtype != np.uint8:
         raise InvalidDataError(f"ciphertexts are uint8 (n, width), got {ciphertexts.shape}")
-    if 8 * ciphertexts.shape[1] > LARGEST_MODULUS:
+    width = 8 * ciphertexts.shape[1]
+    if width > LARGEST_REDUCED:
         raise InapplicableError(
-            f"ciphertexts of {ciphertexts.shape[1]} bytes are beyond {LARGEST_MODULUS} bits"
+            f"ciphertexts of {ciphertexts.shape[1]} bytes are beyond {LARGEST_REDUCED} bits"
         )
-    if scale < 2:
-        raise InvalidDataError(f"the scale alpha must be at least 2, got {scale}")
+    if not 2 <= scale < 1 << width:
+        raise InvalidDataError(
+            f"the scale alpha must be at least 2 and below the modulus, which has at most {width} "
+            f"bits; it has {scale.bit_length()}"
+        )
     if coordinates < 6 or len(ciphertexts) < coordinates:
         raise InapplicableError(
             f"a secret modulus needs at least six coordinates, {coordinates} were asked for and "
@@ -154,8 +159,14 @@ def _all_coordinates(
             quotient = (2 * x + scale) // (2 * scale)
             quotients.append(int(quotient))
             if len(noise) < _SIGN_COORDINATES:
-                noise.append(float(x - quotient * scale))
-                slopes.append((float(v), float(w)))
+                try:
+                    noise.append(float(x - quotient * scale))
+                    slopes.append((float(v), float(w)))
+                except OverflowError:
+                    raise RecoveryFailedError(
+                        f"noise and lattice under a scale of {int(scale).bit_length()} bits are "
+                        "too long for the linear program that tells the sign"
+                    ) from None
         try:
             values[rows] = quotients
         except OverflowError:
