@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.attacks._messages import array_of
 from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds
 from privaudit.transcript import Message, PartyId, View
@@ -113,7 +114,7 @@ def pairs_of(message: Message) -> tuple[tuple[PartyId, PartyId], ...]:
 def _reported(view: View, t: int, messages: Sequence[Message]) -> SimilarityRound:
     values: dict[tuple[PartyId, PartyId], float] = {}
     for message in messages:
-        pairs, cosines = pairs_of(message), message.arrays["cosines"]
+        pairs, cosines = pairs_of(message), array_of(message, "cosines")
         if cosines.shape != (len(pairs),) or not np.isfinite(cosines).all():
             raise InvalidDataError(
                 f"{message.kind} of {message.sender}, round {t}: {len(pairs)} pairs need as many "
@@ -135,7 +136,7 @@ def _reported(view: View, t: int, messages: Sequence[Message]) -> SimilarityRoun
 
 
 def _computed(view: View, t: int, messages: Sequence[Message]) -> SimilarityRound:
-    sent = {m.sender: m.arrays["parameters"].astype(np.float64) for m in messages}
+    sent = {m.sender: array_of(m, "parameters").astype(np.float64) for m in messages}
     parties = tuple(party.id for party in view.parties if party.id in sent)
     vectors = np.stack([sent[party] for party in parties])
     if similarity_on(view) == "delta":
@@ -145,7 +146,7 @@ def _computed(view: View, t: int, messages: Sequence[Message]) -> SimilarityRoun
                 f"similarities of updates need the '{kinds.GLOBAL_MODEL}' of round {t}, which the "
                 f"view of {view.coalition} does not hold"
             )
-        vectors -= starts[0].arrays["parameters"]
+        vectors -= array_of(starts[0], "parameters")
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or not norms.all():
         raise InvalidDataError(f"round {t}: a client sent a vector that is zero or not finite")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import cast
 
 import numpy as np
 
+from privaudit.attacks._messages import array_of
+from privaudit.attacks._similarities import pairs_of
 from privaudit.attacks.control import PSEUDONYM_ROLE
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, InvalidDataError
 from privaudit.transcript import Array, Message, Party, PartyId, Transcript
 
 __all__ = ["pseudonymise_round"]
@@ -49,6 +50,8 @@ def pseudonymise_round(
     ------
     ConfigurationError
         If the round has no message of these kinds with a user.
+    InvalidDataError
+        If a message's ``pairs`` are no pairs of ids, or an array does not have one row each.
     """
     everyone = transcript.ids("user")
     chosen = [m for m in transcript.messages if m.round == round and m.kind in kinds]
@@ -86,8 +89,9 @@ def pseudonymise_round(
 
 
 def _members(message: Message) -> tuple[PartyId, ...]:
-    pairs = message.meta.get("pairs", ())
-    return tuple(p for pair in cast(Sequence[Pair], pairs) for p in pair)
+    if "pairs" not in message.meta:
+        return ()
+    return tuple(p for pair in pairs_of(message) for p in pair)
 
 
 def _shuffled(
@@ -107,15 +111,22 @@ def _shuffled(
 def _pairs_anew(messages: Sequence[Message], names: Mapping[PartyId, PartyId]) -> list[Message]:
     """Send the values of all pairs again, ordered by the pseudonyms."""
     place = {name: n for n, name in enumerate(sorted(names.values(), key=_number))}
+    template = messages[0]
     rows: dict[Pair, tuple[Message, int]] = {}
     for message in messages:
-        for row, (u, v) in enumerate(cast(Sequence[Pair], message.meta["pairs"])):
+        pairs = pairs_of(message)
+        for name in template.arrays:
+            if array_of(message, name).shape[:1] != (len(pairs),):
+                raise InvalidDataError(
+                    f"{message.kind} of {message.sender}, round {message.round}: {len(pairs)} "
+                    f"pairs need as many rows of '{name}', got shape {message.arrays[name].shape}"
+                )
+        for row, (u, v) in enumerate(pairs):
             first, second = sorted(
                 (names.get(u, u), names.get(v, v)), key=lambda p: place.get(p, -1)
             )
             rows[first, second] = message, row
     ordered = sorted(rows, key=lambda pair: (place.get(pair[0], -1), place.get(pair[1], -1)))
-    template = messages[0]
     if all(m.sender in names for m in messages):
         groups = [
             [p for p in ordered if p[0] == start] for start in dict.fromkeys(p for p, _ in ordered)

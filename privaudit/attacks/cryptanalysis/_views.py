@@ -105,7 +105,7 @@ def _array(message: Message, name: str, *, dimensions: int) -> Bytes:
 
 def _party(message: Message, name: str, *, view: View, default: PartyId | None) -> PartyId | None:
     value = message.meta.get(name, default)
-    if value is not None and value not in {party.id for party in view.parties}:
+    if value is not None and value not in [party.id for party in view.parties]:
         raise InvalidDataError(
             f"'{name}' of message {message.seq} ('{message.kind}') names no party: {value!r}"
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.attacks._messages import array_of
 from privaudit.attacks.base import Knowledge
 from privaudit.attacks.inference._histograms import known_labels
 from privaudit.attacks.inference._simulation import TrainingParameters
@@ -31,7 +32,7 @@ def start_of(view: View, round: int, *, receiver: PartyId | None) -> Vector:
     """
     for kind in (kinds.CLUSTER_MODEL, kinds.GLOBAL_MODEL):
         for message in view.select(kind, round=round, receiver=receiver):
-            return message.arrays["parameters"].astype(np.float32)
+            return array_of(message, "parameters").astype(np.float32)
     raise ConfigurationError(
         f"the view of {view.coalition} does not hold the '{kinds.GLOBAL_MODEL}' of "
         f"{receiver or 'a client'} in round {round}; rounds with some: "

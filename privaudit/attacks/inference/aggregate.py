@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from privaudit.attacks._messages import array_of
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._histograms import fitted_shares, known_labels, population
 from privaudit.attacks.inference._single_class import single_class_updates, start_of
@@ -85,7 +86,7 @@ class LabelsFromLoneModel:
                 units = [u / np.linalg.norm(u) for u in simulated.values()]
                 fitted[key] = list(simulated), np.stack(units)
             of_class, units_of_class = fitted[key]
-            update = message.arrays["parameters"].astype(np.float64) - start
+            update = array_of(message, "parameters").astype(np.float64) - start
             norm = float(np.linalg.norm(update))
             if not np.isfinite(norm) or norm == 0:
                 raise InvalidDataError(

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from privaudit.attacks._messages import array_of
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._histograms import population
 from privaudit.errors import InvalidDataError, UnmetRequirementsError
@@ -55,7 +56,7 @@ class LabelsFromCounts:
             If counts are negative or all zero.
         """
         sent = self._sent(view)
-        counts = [m.arrays["counts"].astype(np.float64) for m in sent]
+        counts = [array_of(m, "counts").astype(np.float64) for m in sent]
         for message, count in zip(sent, counts, strict=True):
             if count.ndim != 1 or count.min(initial=0) < 0 or not count.sum() > 0:
                 raise InvalidDataError(

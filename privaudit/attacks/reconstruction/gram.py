@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.attacks._messages import array_of
 from privaudit.attacks._similarities import similarity_on, similarity_rounds
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
@@ -143,7 +144,7 @@ def _own_vector(view: View, party: PartyId, t: int) -> Float64 | None:
         if f"round-{t}/{name}" in held:
             return _unit(held[f"round-{t}/{name}"].astype(np.float64), party, t)
     for message in view.select(kinds.PARAMETERS, round=t, sender=party):
-        vector = message.arrays["parameters"].astype(np.float64)
+        vector = array_of(message, "parameters").astype(np.float64)
         if similarity_on(view) == "delta":
             start = _global_model(view, t)
             if start is None:
@@ -170,7 +171,7 @@ def _prior(view: View, t: int, known: Float64) -> Float64:
 
 def _global_model(view: View, t: int) -> Float64 | None:
     for message in view.select(kinds.GLOBAL_MODEL, round=t):
-        return message.arrays["parameters"].astype(np.float64)
+        return array_of(message, "parameters").astype(np.float64)
     return None
 
 

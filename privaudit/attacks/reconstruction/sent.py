@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from privaudit.attacks._messages import array_of
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.errors import UnmetRequirementsError
 from privaudit.protocols.disue import kinds
@@ -53,14 +54,14 @@ class SentModels:
         sent = self._sent(view)
         return Guesses(
             tuple(f"{m.sender}/round-{m.round}" for m in sent),
-            tuple(m.arrays["parameters"] for m in sent),
+            tuple(array_of(m, "parameters") for m in sent),
             np.ones(len(sent)),
         )
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Guess the global model that the round started from."""
         sent = self._sent(view)
-        start = {m.round: m.arrays["parameters"] for m in view.select(kinds.GLOBAL_MODEL)}
+        start = {m.round: array_of(m, "parameters") for m in view.select(kinds.GLOBAL_MODEL)}
         initial = view.public_arrays["initial-parameters"]
         return Guesses(
             tuple(f"{m.sender}/round-{m.round}" for m in sent),
