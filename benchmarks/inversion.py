@@ -206,14 +206,16 @@ def main() -> int:
         print("breaching cannot be imported here; the peer is a plain loop over images")
     else:
         print("breaching is installed; this benchmark times a plain loop over images all the same")
-    speeds = {
-        threads: speed(threads, rounds=arguments.rounds, seed=arguments.seed) for threads in (1, 2)
-    }
-    for threads, row in speeds.items():
+    speeds = {}
+    for threads in (1, 2):
+        row = speed(threads, rounds=arguments.rounds, seed=arguments.seed)
+        speeds[threads] = row
         print(
             f"{threads} thread(s): ours {row['ours_per_second']:.0f}, peer "
             f"{row['peer_per_second']:.0f} evaluations/s; ratio {row['ratio']:.2f} "
-            f"[{row['ratio_low']:.2f}, {row['ratio_high']:.2f}], by CPU time {row['ratio_cpu']:.2f}"
+            f"[{row['ratio_low']:.2f}, {row['ratio_high']:.2f}], "
+            f"by CPU time {row['ratio_cpu']:.2f}",
+            flush=True,
         )
     measured = quality(arguments.images, arguments.iterations, seed=arguments.seed + 1)
     gain = measured["psnr_ours"] - measured["psnr_literature"]

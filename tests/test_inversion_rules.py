@@ -15,8 +15,10 @@ from inversion_runs import ALL, FACTS, attacked, recorder_of, view_of, world
 import privaudit.attacks.inversion as inversion
 from privaudit.attacks.base import Attack
 from privaudit.attacks.inversion import (
+    AnalyticInversion,
     CosineInversion,
     DeepLeakage,
+    LocalStepsInversion,
     RankProfileMatching,
     SortedValueMatching,
     TopKMatching,
@@ -37,6 +39,7 @@ from privaudit.testing import check_attack
 ATTACKS: list[tuple[Attack, tuple[str, ...]]] = [
     (CosineInversion(iterations=3, restarts=1), (SERVER,)),
     (DeepLeakage(iterations=4, restarts=0), (SERVER,)),
+    (AnalyticInversion(iterations=3, feature_iterations=3), (SERVER,)),
     (TopKMatching(iterations=3), (AGGREGATION_SERVER, "colluder")),
     (TopKMatching(iterations=3, source="update"), (SERVER,)),
     (ZeroFillMatching(iterations=3), (AGGREGATION_SERVER, "colluder")),
@@ -254,6 +257,14 @@ def test_the_earliest_round_is_attacked_and_doubled_messages_are_refused() -> No
         (lambda: DeepLeakage(labels="guessed"), "labels"),
         (lambda: DeepLeakage(restarts=-1), "restarts"),
         (lambda: RankProfileMatching(profile_records=0), "profile_records"),
+        (lambda: CosineInversion(labels="idgl"), "Did you mean 'idlg'"),
+        (lambda: CosineInversion(records=0), "records"),
+        (lambda: DeepLeakage(most_records=0), "most_records"),
+        (lambda: TopKMatching(prior="decode"), "Did you mean 'decoder'"),
+        (lambda: AnalyticInversion(tries=0), "tries"),
+        (lambda: AnalyticInversion(feature_learning_rate=0), "feature_learning_rate"),
+        (lambda: LocalStepsInversion(order="random"), "order"),
+        (lambda: LocalStepsInversion(most_steps=0), "most_steps"),
     ],
 )
 def test_options_that_are_not_allowed_are_named(make: Callable[[], Attack], named: str) -> None:
