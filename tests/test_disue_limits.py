@@ -26,6 +26,7 @@ from privaudit.transcript import MemoryRecorder
     [
         ({"similarity": "ckks"}, "Input should be"),
         ({"quantisation_bits": 12}, "Input should be"),
+        ({"k1": 100_000}, "less than or equal to 4096"),
         ({"participation": 0.0}, "greater than 0"),
         ({"participation": 1.5}, "less than or equal to 1"),
         ({"clip_norm": float("nan")}, "finite"),

@@ -18,6 +18,10 @@ __all__ = [
     "SimilarityName",
 ]
 
+#: Longest number of PCSC in bits, twice the longest that was found in use: an initiator draws a
+#: prime of k1 bits a challenge, which takes minutes for tens of thousands of bits.
+LARGEST_LENGTH = 4_096
+
 SimilarityName: TypeAlias = Literal["plain", "pairwise", "relay", "shared_key", "secret_shares"]
 ClusteringName: TypeAlias = Literal["affinity-propagation", "ifca", "cfl", "cfl-gp", "pacfl"]
 
@@ -40,7 +44,7 @@ class SimilarityConfig(BaseModel):
     quantisation_bits : int
         Bits of a quantised coordinate, sign included.
     k1, k2, k3, k4 : int
-        Bits of modulus p, scale alpha, pads c and blinding r of PCSC.
+        Bits of modulus p, scale alpha, pads c and blinding r of PCSC, at most 4,096 each.
     verify_modulus : bool
         Hardening: responders check length and primality of p and refuse the challenge otherwise.
     """
@@ -51,10 +55,10 @@ class SimilarityConfig(BaseModel):
     similarity_on: Literal["params", "delta"] = "params"
     fresh_per_pair: bool = False
     quantisation_bits: Literal[8, 16, 24] = 16
-    k1: int = Field(512, ge=3)
-    k2: int = Field(200, ge=3)
-    k3: int = Field(128, ge=3)
-    k4: int = Field(128, ge=3)
+    k1: int = Field(512, ge=3, le=LARGEST_LENGTH)
+    k2: int = Field(200, ge=3, le=LARGEST_LENGTH)
+    k3: int = Field(128, ge=3, le=LARGEST_LENGTH)
+    k4: int = Field(128, ge=3, le=LARGEST_LENGTH)
     verify_modulus: bool = False
 
 
