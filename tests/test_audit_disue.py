@@ -8,9 +8,12 @@ import pytest
 from cli_runs import SCRIPT, Ended, privaudit
 
 from privaudit.campaigns.disue import Config, check_inputs
+from privaudit.campaigns.disue.verdicts import claim_result
 from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError
 from privaudit.reports import AuditReport, read_report
+from privaudit.reports.model import BreachingCoalition
+from privaudit.scoring.estimate import Verdict
 
 TINY = """
 linking_rounds = 2
@@ -92,6 +95,18 @@ class TestReport:
         (seen,) = [c for c in report.claims if "raw similarity values" in c.statement]
         assert f"all {pairs} cosines" in seen.evidence
 
+    def test_too_few_clients_to_tell_confirm_no_claim(self, report: AuditReport) -> None:
+        (linked,) = [
+            f
+            for f in report.findings
+            if f.attack == "reidentification/similarity-linking"
+            and f.headline
+            and f.verdict == "inconclusive"
+        ]
+        assert linked.n == 6
+        (claim,) = [c for c in report.claims if "re-identification" in c.statement]
+        assert claim.verdict == "not tested"
+
     def test_no_budget_is_claimed_and_every_release_is_listed(self, report: AuditReport) -> None:
         assert report.budgets == ()
         released = " / ".join(row.what for row in report.uncovered)
@@ -125,6 +140,27 @@ class TestReport:
         other = privaudit("audit", "pa-cfl", "-o", "out", cwd=folder)
         assert other.code == 2
         assert "another configuration" in other.err
+
+
+@pytest.mark.parametrize(
+    ("verdict", "result"),
+    [
+        ("inconclusive", "Undecided: the attacks on linkability had too few targets"),
+        ("not shown", "It was not refuted"),
+        ("breached", "No. The server alone is enough"),
+    ],
+)
+def test_an_audit_that_cannot_tell_does_not_say_that_nothing_was_found(
+    verdict: Verdict, result: str
+) -> None:
+    risk = BreachingCoalition(
+        risk="linkability",
+        verdict=verdict,
+        coalition_label="the server alone",
+        size=1,
+        sentence="",
+    )
+    assert claim_result((risk,)).startswith(result)
 
 
 @pytest.mark.parametrize(

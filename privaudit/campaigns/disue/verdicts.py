@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from privaudit.campaigns.disue.wording import WORDS
 from privaudit.campaigns.risks import capital, risk_verdict, untested
@@ -30,6 +30,12 @@ def verdicts_of(findings: Sequence[Finding]) -> tuple[BreachingCoalition, ...]:
 def claim_result(verdicts: Sequence[BreachingCoalition]) -> str:
     """Return whether the claim under test holds, from the verdicts of the report."""
     broken = [v for v in verdicts if v.verdict == "breached"]
+    open_risks = [v.risk for v in verdicts if v.verdict == "inconclusive"]
+    if not broken and open_risks:
+        return (
+            f"Undecided: the attacks on {', '.join(open_risks)} had too few targets to tell. Audit "
+            "more clients."
+        )
     if not broken:
         return "It was not refuted by the attacks of this audit."
     least = min(broken, key=lambda v: v.size)
@@ -208,13 +214,18 @@ def _reidentification(findings: Sequence[Finding]) -> Claim | None:
     if not tried:
         return None
     f = tried[0]
+    # Too few clients to tell are no confirmation of the claim.
+    decided: Mapping[str, Literal["reproduced", "not reproduced"]] = {
+        "breached": "not reproduced",
+        "not shown": "reproduced",
+    }
     return Claim(
         statement=(
             "The encrypted similarity computation addresses the risk of re-identification that "
             "exposed similarities bring."
         ),
         source="section 1 (challenge C3) and 4.3",
-        verdict="not reproduced" if f.verdict == "breached" else "reproduced",
+        verdict=decided.get(f.verdict, "not tested"),
         evidence=(
             f"From the similarities alone, {f.estimate.value:.0%} of {f.n} pseudonymous clients "
             f"were recognised (matching at random: {f.baseline.value:.0%}; {f.setting})."
