@@ -18,7 +18,7 @@ from privaudit.attacks.cryptanalysis.secret_modulus import recover_without_modul
 from privaudit.attacks.inference.counts import LabelsFromCounts
 from privaudit.attacks.pseudonyms import pseudonymise_round
 from privaudit.attacks.reconstruction.sent import SentModels
-from privaudit.errors import InvalidDataError, PrivauditError
+from privaudit.errors import InvalidDataError, PrivauditError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds
 from privaudit.transcript import Coalition, MemoryRecorder, Party, Transcript
 
@@ -113,3 +113,10 @@ def test_a_modulus_that_is_none_is_a_typed_error(modulus: int) -> None:
         recover_from_pads(modulus, scale, ciphertexts)
     with pytest.raises(PrivauditError):
         recover_by_lattice(modulus, scale, ciphertexts)
+
+
+@pytest.mark.parametrize(("round", "said"), [(None, "in any round;"), (7, "in round 7;")])
+def test_where_nothing_was_sent_the_round_is_named(round: int | None, said: str) -> None:
+    view = recorded(kinds.PARAMETERS, {"parameters": np.ones(2)}).view(Coalition.of(kinds.SERVER))
+    with pytest.raises(UnmetRequirementsError, match=f"outside it {said}"):
+        LabelsFromCounts(round=round).run(view, knowledge=Knowledge(), rng=np.random.default_rng(0))

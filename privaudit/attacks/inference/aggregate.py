@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privaudit.attacks._messages import array_of
+from privaudit.attacks._messages import array_of, in_round
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._histograms import fitted_shares, known_labels, population
 from privaudit.attacks.inference._single_class import single_class_updates, start_of
@@ -121,8 +121,8 @@ class LabelsFromLoneModel:
                 first.setdefault(message.sender, message)
         if not first:
             raise UnmetRequirementsError(
-                f"the view of {view.coalition} holds no client's '{kinds.PARAMETERS}' in round "
-                f"{'any' if self.round is None else self.round}: under secure aggregation only a "
+                f"the view of {view.coalition} holds no client's '{kinds.PARAMETERS}' "
+                f"{in_round(self.round)}: under secure aggregation only a "
                 "client alone in its cluster sends them"
             )
         return tuple(first.values())

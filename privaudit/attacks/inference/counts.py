@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privaudit.attacks._messages import array_of
+from privaudit.attacks._messages import array_of, in_round
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._histograms import population
 from privaudit.errors import InvalidDataError, UnmetRequirementsError
@@ -88,7 +88,7 @@ class LabelsFromCounts:
         if not first:
             raise UnmetRequirementsError(
                 f"the view of {view.coalition} holds no '{kinds.CLASS_COUNTS}' of a client outside "
-                f"it in round {'any' if self.round is None else self.round}; rounds with some: "
+                f"it {in_round(self.round)}; rounds with some: "
                 f"{list(view.rounds(kinds.CLASS_COUNTS))}"
             )
         return tuple(first.values())

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from privaudit.attacks._messages import array_of
+from privaudit.attacks._messages import array_of, in_round
 from privaudit.attacks._similarities import similarity_on, similarity_rounds
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
@@ -132,8 +132,8 @@ class SimilarityReconstruction:
                 matrix = np.stack(list(known.values()))
                 return t, matrix, targets, np.stack([rows[party] for party in targets])
         raise UnmetRequirementsError(
-            f"{view.coalition} has no client of its own that was compared with others in round "
-            f"{'any' if self.round is None else self.round}: a member's own vector is needed"
+            f"{view.coalition} has no client of its own that was compared with others "
+            f"{in_round(self.round)}: a member's own vector is needed"
         )
 
 
