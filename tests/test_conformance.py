@@ -16,11 +16,12 @@ from privaudit.attacks.base import Attack, Knowledge
 from privaudit.attacks.control import deranged, pseudonymise
 from privaudit.attacks.inference import inject_probes
 from privaudit.attacks.pseudonyms import pseudonymise_round
+from privaudit.campaigns.membership import membership_experiment
 from privaudit.datasets import load_dataset
-from privaudit.datasets.base import FederatedData
+from privaudit.datasets.base import FederatedData, LabelledImages
 from privaudit.datasets.partition import partition, single_record_users
 from privaudit.models import ModelSpec
-from privaudit.protocols.baselines.kinds import SERVER
+from privaudit.protocols.baselines.kinds import SERVER, UPDATE
 from privaudit.protocols.disue import DisUE, DisUEConfig
 from privaudit.protocols.disue import kinds as disue
 from privaudit.protocols.pa_cfl import kinds
@@ -92,6 +93,33 @@ def few_steps(recorder: MemoryRecorder) -> Transcript:
     return run("fedavg", single_records(), recorder, rounds=1)
 
 
+def averaging(recorder: MemoryRecorder) -> Transcript:
+    return run("fedavg", many_records(), recorder, rounds=2)
+
+
+def private(recorder: MemoryRecorder) -> Transcript:
+    return run("dp-fedavg", many_records(), recorder, rounds=1)
+
+
+def updates_hidden(recorder: MemoryRecorder) -> Transcript:
+    return pseudonymise(averaging(recorder), kind=UPDATE, round=2, rng=np.random.default_rng(0))[0]
+
+
+def remainders_hidden(recorder: MemoryRecorder) -> Transcript:
+    return pseudonymise(
+        training(recorder), kind=kinds.NOISED_REMAINDER, round=2, rng=np.random.default_rng(0)
+    )[0]
+
+
+def clusters_hidden(recorder: MemoryRecorder) -> Transcript:
+    return pseudonymise_round(
+        training(recorder),
+        round=2,
+        kinds=(kinds.CLUSTER_AGGREGATE,),
+        rng=np.random.default_rng(0),
+    )[0]
+
+
 def linked(recorder: MemoryRecorder) -> Transcript:
     hidden, _ = pseudonymise(
         training(recorder),
@@ -159,6 +187,28 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
         ({"simulated_users": 5, "records": (20,)}, training, (MS,)),
     ],
     "reidentification/permutation-linking": [({}, linked, (MS,))],
+    "reidentification/gradient-linking": [
+        ({}, updates_hidden, (SERVER,)),
+        ({"part": "classifier-bias", "history": False}, updates_hidden, (SERVER,)),
+        ({}, remainders_hidden, (MS,)),
+    ],
+    "reidentification/cluster-linking": [({"starts": 2}, clusters_hidden, (AS,))],
+    "inference/labels-from-noised-remainder": [
+        ({"simulated_users": 1}, training, (MS,)),
+        ({"simulated_users": 1, "filter": "linear"}, training, (AS, "user-1")),
+    ],
+    "inference/membership": [
+        ({"method": "loss"}, averaging, (SERVER,)),
+        ({"method": "loss-change"}, averaging, (SERVER,)),
+        ({"method": "gradient-alignment"}, training, (AS, "user-1")),
+        ({"method": "matched-filter"}, averaging, (SERVER,)),
+        ({"method": "matched-filter"}, private, (SERVER,)),
+        ({"method": "likelihood-ratio", "shadows": 4}, similar, (disue.SERVER,)),
+    ],
+    "inference/property": [
+        ({"simulated_users": 10}, averaging, (SERVER,)),
+        ({"simulated_users": 10, "classes": (0, 1, 2)}, training, (AS, "user-1")),
+    ],
     "inference/class-counts": [({}, similar, (disue.SERVER,))],
     "inference/one-client-cluster": [({}, similar, (disue.SERVER,))],
     "inference/similarity-probes": [
@@ -202,7 +252,18 @@ def view_of(transcript: Transcript, members: tuple[str, ...]) -> View:
 def knowledge_for(made: Any, transcript: Transcript) -> Knowledge:
     single = isinstance(made, str) or made is few_steps
     data = single_records() if single else many_records()
-    return Knowledge(MODEL, transcript.public_arrays["initial-parameters"], data.auxiliary)
+    known = Knowledge(MODEL, transcript.public_arrays["initial-parameters"], data.auxiliary)
+    return membership_experiment(
+        known,
+        Truth({c.party: arrays_of(c.train) for c in data.clients}),
+        tuple(c.party for c in data.clients),
+        candidates=1 if isinstance(made, str) else 4,
+        seed=0,
+    )[0]
+
+
+def arrays_of(records: LabelledImages) -> dict[str, Array]:
+    return {"images": records.images, "labels": records.labels}
 
 
 def attack_of(name: str, options: dict[str, Any]) -> Attack:

@@ -9,9 +9,17 @@ import numpy as np
 from privaudit.attacks.base import Attack
 from privaudit.attacks.control import linking_truth, pseudonymise
 from privaudit.attacks.pseudonyms import pseudonymise_round
-from privaudit.attacks.reidentification import PermutationLinking, SimilarityLinking
+from privaudit.attacks.reidentification import (
+    CLUSTER_KINDS,
+    LINKABLE_KINDS,
+    ClusterLinking,
+    GradientLinking,
+    PermutationLinking,
+    SimilarityLinking,
+)
 from privaudit.campaigns.cells import Cell
 from privaudit.campaigns.runs import RecordedRun, knowledge_of
+from privaudit.errors import UnmetRequirementsError
 from privaudit.protocols.disue import kinds as disue
 from privaudit.scoring.linking import link_accuracy
 from privaudit.transcript import Coalition, Transcript
@@ -21,7 +29,9 @@ __all__ = ["linkable_rounds", "linking_cell", "links_rounds"]
 
 def links_rounds(attack: Attack) -> bool:
     """Return whether an attack links rounds, so that it needs one under pseudonyms."""
-    return isinstance(attack, PermutationLinking | SimilarityLinking)
+    return isinstance(
+        attack, PermutationLinking | SimilarityLinking | GradientLinking | ClusterLinking
+    )
 
 
 def linkable_rounds(run: RecordedRun, attack: Attack) -> list[int]:
@@ -29,11 +39,23 @@ def linkable_rounds(run: RecordedRun, attack: Attack) -> list[int]:
     return _rounds(run.transcript, attack)
 
 
-def _kinds(transcript: Transcript, attack: Attack) -> tuple[str, ...]:
+def _kinds(
+    transcript: Transcript, attack: Attack, coalition: Coalition | None = None
+) -> tuple[str, ...]:
     if isinstance(attack, SimilarityLinking):
         # Where nobody sends similarities the server computes them from the models.
         said = any(m.kind == disue.SIMILARITY_VALUES for m in transcript.messages)
         return (disue.SIMILARITY_VALUES,) if said else (disue.PARAMETERS,)
+    if isinstance(attack, GradientLinking | ClusterLinking):
+        # One kind is linked: the first of these that the run has, or that the coalition sees.
+        possible = LINKABLE_KINDS if isinstance(attack, GradientLinking) else CLUSTER_KINDS
+        members = None if coalition is None else coalition.members
+        sent = {
+            m.kind
+            for m in transcript.messages
+            if members is None or m.sender in members or m.receiver in members
+        }
+        return tuple(kind for kind in possible if kind in sent)[:1]
     return attack.reads
 
 
@@ -58,11 +80,19 @@ def linking_cell(
     """
     rng = np.random.default_rng([seed, 4, probe])
     transcript = run.transcript if defence is None else defence[1](run.transcript)
-    kinds = _kinds(transcript, attack)
+    kinds = _kinds(transcript, attack, coalition)
+    if not kinds:
+        raise UnmetRequirementsError(
+            f"attack '{attack.name}' links messages of kinds {', '.join(attack.reads)}, and "
+            f"{coalition} saw none"
+        )
     if isinstance(attack, SimilarityLinking):
         hidden, users = pseudonymise_round(transcript, round=probe, kinds=kinds, rng=rng)
         gallery = _known(transcript, attack, probe) if attack.open_set else None
         truth = linking_truth(transcript, users, gallery=gallery)
+    elif isinstance(attack, ClusterLinking):
+        hidden, users = pseudonymise_round(transcript, round=probe, kinds=kinds, rng=rng)
+        truth = linking_truth(transcript, users)
     else:
         (kind,) = kinds
         hidden, users = pseudonymise(transcript, kind=kind, round=probe, rng=rng)

@@ -7,11 +7,14 @@ from functools import partial
 import numpy as np
 
 from privaudit.attacks.base import Attack
+from privaudit.attacks.inference import PropertyInference
 from privaudit.campaigns.cells import Scorer
 from privaudit.campaigns.records import record_scorers
 from privaudit.campaigns.runs import RecordedRun
 from privaudit.scoring.labels import dominant_label, label_accuracy, label_overlap
 from privaudit.scoring.linking import link_accuracy
+from privaudit.scoring.membership import auc_scores, hit_scores
+from privaudit.scoring.properties import majority_accuracy, share_error
 from privaudit.scoring.reconstruction import identification, psnr, ssim
 from privaudit.scoring.recovered import all_exact, exact_fraction, relative_error
 from privaudit.scoring.vectors import cosine_beyond, vector_cosine
@@ -20,7 +23,9 @@ __all__ = [
     "Named",
     "image_scorers",
     "label_scorers",
+    "membership_scorers",
     "model_scorers",
+    "property_scorers",
     "scorers_for",
     "vector_scorers",
 ]
@@ -45,6 +50,38 @@ def label_scorers(run: RecordedRun) -> Named:
     if truth is not None and all(np.size(truth.get(u, "labels")) == 1 for u in users):
         return (("label accuracy", label_accuracy, "proportion"),)
     return (("dominant label", dominant_label, "proportion"), ("label overlap", label_overlap, ""))
+
+
+def membership_scorers(*, others: int) -> Named:
+    """Return the scores of an attack on membership.
+
+    Parameters
+    ----------
+    others : int
+        Candidates that are no members: hits are counted at one false alarm in a hundred, or in
+        ten where there are fewer than a hundred, and not at all with fewer than ten.
+    """
+    area: Named = (("membership AUC", auc_scores, ""),)
+    if others < 10:
+        return area
+    rate = 0.01 if others >= 100 else 0.1
+    hits = partial(hit_scores, false_positives=rate)
+    return (*area, (f"members found at {rate:.0%} false alarms", hits, "proportion"))
+
+
+def property_scorers(attack: PropertyInference, run: RecordedRun) -> Named:
+    """Return the scores of an inferred share; none without auxiliary records to say of what."""
+    if run.auxiliary is None or not len(run.auxiliary):
+        return ()
+    attribute = attack.attribute(run.auxiliary)
+    return (
+        (
+            "majority told rightly",
+            partial(majority_accuracy, attribute=attribute),
+            "proportion",
+        ),
+        ("error of the share", partial(share_error, attribute=attribute), ""),
+    )
 
 
 def model_scorers(*, name: str, reference: str) -> Named:
@@ -88,6 +125,11 @@ def scorers_for(attack: Attack, run: RecordedRun) -> Named:
         return model_scorers(name="parameters", reference="parameters")
     if family == "cryptanalysis":
         return model_scorers(name="quantised", reference="vector")
+    if isinstance(attack, PropertyInference):
+        return property_scorers(attack, run)
+    if attack.name == "inference/membership":
+        # Its truth is made with its candidates: privaudit.campaigns.membership.
+        return ()
     if family == "inference":
         return label_scorers(run)
     if family == "reidentification":
