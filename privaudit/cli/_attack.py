@@ -101,6 +101,13 @@ def register(app: typer.Typer) -> None:
                 setting=f"round {rounds[-1]} under pseudonyms",
                 seed=seed or 0,
             )
+        elif made.name == "inference/membership":
+            from privaudit.campaigns.membership import membership_cell
+
+            try:
+                cell = membership_cell(recorded, made, allied, label=label, seed=seed or 0)
+            except UnmetRequirementsError as error:
+                raise _NotApplicable(str(error)) from None
         elif made.name.startswith("indices/"):
             from privaudit.campaigns.pq_mds.adversaries import declared_cell
 

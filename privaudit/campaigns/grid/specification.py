@@ -23,6 +23,7 @@ from privaudit.attacks.base import Attack
 from privaudit.attacks.indices import PRESETS
 from privaudit.campaigns.cells import Cell, Measurement, measure
 from privaudit.campaigns.linking import linkable_rounds, linking_cell, links_rounds
+from privaudit.campaigns.membership import membership_cell
 from privaudit.campaigns.measurements import measurement_to_json
 from privaudit.campaigns.planned import attack_cell
 from privaudit.campaigns.pq_mds.adversaries import Numbers, adversary_cell, fitting_numbers
@@ -230,6 +231,8 @@ def _cell(spec: CellSpec, run: RecordedRun) -> Cell:
         return linking_cell(
             run, attack, coalition, label=spec.coalition, probe=rounds[-1], setting="", seed=seed
         )
+    if attack.name == "inference/membership":
+        return membership_cell(run, attack, coalition, label=spec.coalition, seed=seed)
     return attack_cell(
         run,
         attack,
