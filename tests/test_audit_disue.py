@@ -147,7 +147,7 @@ class TestReport:
     [
         ("inconclusive", "Undecided: the attacks on linkability had too few targets"),
         ("not shown", "It was not refuted"),
-        ("breached", "No. The server alone is enough"),
+        ("breached", "No. Enough are: the server alone for linkability."),
     ],
 )
 def test_an_audit_that_cannot_tell_does_not_say_that_nothing_was_found(
@@ -161,6 +161,19 @@ def test_an_audit_that_cannot_tell_does_not_say_that_nothing_was_found(
         sentence="",
     )
     assert claim_result((risk,)).startswith(result)
+
+
+def test_each_risk_is_told_with_the_coalition_that_breaches_it() -> None:
+    risks = [("linkability", "the server alone", 2), ("reconstruction", "a single client", 1)]
+    verdicts = [
+        BreachingCoalition(
+            risk=risk, verdict="breached", coalition_label=label, size=size, sentence=""
+        )
+        for risk, label, size in risks
+    ]
+    assert "a single client for reconstruction; the server alone for linkability." in (
+        claim_result(verdicts)
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from privaudit.campaigns.disue.wording import WORDS
-from privaudit.campaigns.risks import capital, risk_verdict, untested
+from privaudit.campaigns.risks import risk_verdict, untested
 from privaudit.campaigns.runs import RecordedRun
 from privaudit.protocols.disue import kinds
 from privaudit.reports.model import BreachingCoalition, Claim, Finding
@@ -38,12 +38,11 @@ def claim_result(verdicts: Sequence[BreachingCoalition]) -> str:
         )
     if not broken:
         return "It was not refuted by the attacks of this audit."
-    least = min(broken, key=lambda v: v.size)
-    risks = ", ".join(v.risk for v in broken)
-    return (
-        f"No. {capital(least.coalition_label)} is enough ({risks} breached). No differential "
-        "privacy is claimed, and none holds."
-    )
+    by_coalition: dict[str, list[str]] = {}
+    for v in sorted(broken, key=lambda v: v.size):
+        by_coalition.setdefault(v.coalition_label, []).append(v.risk)
+    enough = "; ".join(f"{label} for {', '.join(risks)}" for label, risks in by_coalition.items())
+    return f"No. Enough are: {enough}. No differential privacy is claimed, and none holds."
 
 
 def smallest_by_variant(findings: Sequence[Finding]) -> list[tuple[str, str, int | None, str]]:
