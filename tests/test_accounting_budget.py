@@ -188,7 +188,7 @@ def test_rounds_with_different_budgets_are_composed_together() -> None:
 
 def test_a_bracket_that_contradicts_itself_is_refused() -> None:
     bracket = accounting.coordinate_bracket(2, 1.0, DELTA)
-    with pytest.raises(ConfigurationError, match="exceeds the upper bound"):
+    with pytest.raises(accounting.ContradictionError, match="lies above the upper bound"):
         dataclasses.replace(bracket, lower=2.0)
     with pytest.raises(ConfigurationError, match="must be >= 0"):
         dataclasses.replace(bracket, lower=None, upper=math.nan)

@@ -13,8 +13,14 @@ from privaudit.accounting._literature import (
     hoeffding_blanket,
 )
 from privaudit.accounting._optimal import compose_pair, optimal_composition
-from privaudit.accounting.bracket import Bracket, NumericalError, OutOfDomainError
+from privaudit.accounting.bracket import (
+    Bracket,
+    ContradictionError,
+    NumericalError,
+    OutOfDomainError,
+)
 from privaudit.accounting.budget import Budget, BudgetRow, UncoveredRelease, budget
+from privaudit.accounting.certificate import certify
 from privaudit.accounting.composition import (
     advanced_composition,
     epsilon_from_rdp,
@@ -62,6 +68,7 @@ __all__ = [
     "Budget",
     "BudgetRow",
     "ClusterPlan",
+    "ContradictionError",
     "EmpiricalEpsilon",
     "Level",
     "NumericalError",
@@ -73,6 +80,7 @@ __all__ = [
     "advanced_composition",
     "bennett_blanket",
     "budget",
+    "certify",
     "clopper_pearson_epsilon",
     "cluster_size_for",
     "compose_coordinate",

@@ -24,8 +24,10 @@ __all__ = [
     "LARGEST_EPSILON0",
     "blanket_delta",
     "blanket_epsilon",
+    "cover_same_sign",
     "dataset_delta",
     "dataset_epsilon",
+    "same_sign_covered",
 ]
 
 #: Above it the blanket holds less than exp(-30) of a report, and the local bound is returned.
@@ -34,8 +36,9 @@ LARGEST_EPSILON0 = 60.0
 _COARSE_EPSILON0 = 5.0
 #: Least lattice points of the lower bound, whose ends cost more than those of the upper one.
 _POINTS_DOWN = 480
-#: Cells in which pairs of one sign are covered; refined once if the first ones do not suffice.
-_CELLS = (6, 24)
+#: Cells in which pairs of one sign are covered; refined if the first ones do not suffice.
+_CELLS = (1, 6)
+_MOST_CELLS = 24
 
 
 def _points(n: int) -> int:
@@ -49,7 +52,7 @@ def _points(n: int) -> int:
 def _frame(loss: Loss, n: int, coarse: int) -> tuple[float, int]:
     """Return (tilt, lattice points): enough for a dozen steps within the loss's deviation."""
     values, masses = loss.points(64)
-    theta, _, weights = tilt(values, masses)
+    theta, _, weights = tilt(values, masses, precision=1e-3)
     mean = float(weights @ values)
     deviation = math.sqrt(float(weights @ (values - mean) ** 2))
     across = (loss.top[0] - loss.bottom[0]) / max(deviation, 1e-300)
@@ -95,7 +98,7 @@ def blanket_delta(n: int, t: float, gamma: float, epsilon: float, *, coarse: int
     loss = _pair(t, 0, epsilon, gamma)
     theta, points = _frame(loss, n, coarse)
     law = round_up(loss, n, theta, points)
-    return min(1.0, expected_positive_part(law, n, upper=True) / (gamma * n))
+    return min(1.0, expected_positive_part(law, n, upper=True, start=theta) / (gamma * n))
 
 
 def dataset_delta(n: int, t: float, others: int, epsilon: float, *, coarse: int = 1) -> float:
@@ -109,106 +112,160 @@ def dataset_delta(n: int, t: float, others: int, epsilon: float, *, coarse: int 
     loss = _pair(t, others, epsilon)
     theta, points = _frame(loss, n, coarse)
     law = round_down(loss, n, theta, max(points, _POINTS_DOWN // coarse))
-    return 0.0 if law is None else expected_positive_part(law, n, upper=False) / n
+    return 0.0 if law is None else expected_positive_part(law, n, upper=False, start=theta) / n
 
 
-def _solve(profile: Callable[[float, int], float], delta: float, top: float) -> tuple[float, float]:
-    """Return (below, above): profile(below) > delta >= profile(above), both on the fine lattice.
+def _start(n: int, t: float, others: int, gamma: float, delta: float) -> float:
+    """Return about where the answer lies if the sum of the losses were Gaussian."""
+    values, masses = _pair(t, others, 0.0, gamma).points(16)
+    mu = math.sqrt(float(masses @ values**2) / n) / gamma
+    return float(min(mu * mu / 2 + 0.85 * mu * math.sqrt(2 * math.log(1 / delta)), 0.95 * t))
+
+
+def _solve(
+    profile: Callable[[float, int], float], delta: float, top: float, start: float, *, upper: bool
+) -> float:
+    """Return epsilon with profile <= delta, or > delta unless ``upper``, shown on the fine lattice.
 
     ``profile(epsilon, coarse)`` decreases in epsilon and is 0 at ``top``. A coarse lattice finds
-    the place; a few fine evaluations around it give the answer.
+    the place from ``start``; a few fine evaluations show an answer within 1e-6 of it.
     """
     goal = math.log(delta)
-    if profile(0.0, 1) <= delta:
-        return 0.0, 0.0
-    below, above, slope = _bracket(lambda e: profile(e, 4), goal, top)
+
+    def gap(epsilon: float, coarse: int) -> float:
+        value = profile(epsilon, coarse)
+        return math.log(value) - goal if value > 0 else -math.inf
+
+    if profile(0.0, 4) <= delta and (not upper or profile(0.0, 1) <= delta):
+        return 0.0
+    guess, slope = _place(lambda e: gap(e, 4), goal, top, start)
     low, high = 0.0, top
-    guess = 0.5 * (below + above)
+    before: tuple[float, float] | None = None
     for step in range(40):
-        margin = max(1e-9 * top, 4.0**step * 1e-7 * guess)
-        value = profile(guess, 1)
-        gap = (math.log(value) - goal) if value > 0 else -1.0
-        if gap > 0:
-            low = guess
-        else:
-            high = guess
-        if high - low <= 1e-6 * high:
+        found = gap(guess, 1)
+        low, high = (guess, high) if found > 0 else (low, guess)
+        if before is not None and math.isfinite(found) and guess != before[0]:
+            secant = (before[1] - found) / (guess - before[0])
+            slope = secant if secant > 0 else slope
+        right = found <= 0 if upper else found > 0
+        if (right and abs(found) <= 1e-6 * guess * slope) or high - low <= 1e-6 * high:
             break
-        shift = gap / slope + (margin if gap > 0 else -margin)
-        guess = guess + shift
+        before = (guess, found) if math.isfinite(found) else None
+        # Aim a little beyond, on the side that is asked for.
+        beyond = min(2.0**step, 1e3) * 4e-7 * guess
+        guess += found / slope + (beyond if upper else -beyond)
         if not low < guess < high:
             guess = 0.5 * (low + high)
-    return low, high
+    return high if upper else low
 
 
-def _bracket(
-    profile: Callable[[float], float], goal: float, top: float
-) -> tuple[float, float, float]:
-    """Return (below, above, minus the slope of ln delta), to about 1e-3 of the answer."""
-    below, above = 0.0, top
-    at_below, at_above = math.log(max(profile(0.0), 1e-300)) - goal, math.nan
-    for step in range(60):
-        if above - below <= 1e-3 * below:
-            break
-        middle = 0.5 * (below + above)
-        if not math.isnan(at_above) and step % 4:
-            # ln delta is nearly quadratic in epsilon: interpolate its square root's place.
-            share = at_below / (at_below - at_above)
-            middle = below + min(max(share, 0.02), 0.98) * (above - below)
-        value = profile(middle)
-        gap = math.log(value) - goal if value > 0 else math.nan
-        if gap > 0:
-            below, at_below = middle, gap
-        else:
-            above, at_above = middle, gap
-    if math.isnan(at_above) or at_above == at_below:
-        return below, above, 1.0 / max(top - below, 1e-12 * top)
-    return below, above, (at_below - at_above) / (above - below)
+def _place(
+    gap: Callable[[float], float], goal: float, top: float, start: float
+) -> tuple[float, float]:
+    """Return (place where ``gap`` is 0, minus its slope there), to about 1e-3 of the place.
+
+    ``gap + goal`` is ln delta. Its negative's square root is nearly straight in epsilon; near
+    ``top``, ln delta is in ln(top - epsilon).
+    """
+    low, high, guess = 0.0, top, start
+    known: list[tuple[float, float]] = []
+    slope = 1 / max(top - start, 1e-9 * top)
+    for _ in range(60):
+        found = gap(guess)
+        low, high = (guess, high) if found > 0 else (low, guess)
+        if math.isfinite(found):
+            known.append((guess, found))
+        following = math.nan
+        if len(known) == 1:
+            following = guess * math.sqrt(goal / min(known[0][1] + goal, -1e-3))
+        elif known[-1][0] != known[-2][0]:
+            (a, at_a), (b, at_b) = known[-2:]
+            slope = (at_a - at_b) / (b - a)
+            near = min(a, b) > 0.8 * top
+            x, y = (math.log(top - a), math.log(top - b)) if near else (a, b)
+            if not near:
+                at_a, at_b = (-math.sqrt(max(-(z + goal), 0.0)) for z in (at_a, at_b))
+            aim = 0.0 if near else -math.sqrt(-goal)
+            if at_a != at_b:
+                at = y + (aim - at_b) * (y - x) / (at_b - at_a)
+                following = top - math.exp(min(at, 700.0)) if near else at
+        if not low < following < high:
+            following = 0.5 * (low + high) if high < top or low > 0.5 * top else 0.5 * (low + top)
+            following = 0.25 * high if low == 0.0 else following
+        if abs(following - guess) <= 1e-3 * min(following, 10 * (top - following)):
+            return following, abs(slope) or 1.0
+        guess = following
+    return guess, abs(slope) or 1.0
 
 
-def _same_sign_delta(n: int, epsilon0: float, epsilon: float, cells: int) -> float:
-    """Bound delta above over all pairs u, v of one sign.
+def same_sign_covered(n: int, epsilon0: float, delta: float, epsilon: float) -> bool:
+    """Return whether delta is shown at epsilon for all pairs u, v of one sign; see `_cells`."""
+    return any(
+        all(
+            blanket_delta(n, right, gamma, epsilon, coarse=4) <= delta
+            for right, gamma in _cells(epsilon0, epsilon, cells)
+        )
+        for cells in _CELLS
+    )
+
+
+def _cells(epsilon0: float, epsilon: float, cells: int) -> list[tuple[float, float]]:
+    """Return (distance, mass of the blanket) of cells that cover the pairs u, v of one sign.
 
     For those |u - v| = t <= h, and the blanket Laplace(c, 1) at their centre, |c| <= h - t/2, has
-    mass at least exp(-h - |c|). Cells of t: right end in the pair, left end in the mass.
+    mass at least exp(-h - |c|). Cells of t: right end in the pair, left end in the mass. Pairs with
+    t <= epsilon need nothing.
     """
     h = epsilon0 / 2
-    worst = 0.0
-    for i in range(cells):
-        left = epsilon + (h - epsilon) * i / cells
-        right = epsilon + (h - epsilon) * (i + 1) / cells
-        gamma = math.exp(-2 * h + left / 2)
-        worst = max(worst, blanket_delta(n, right, gamma, epsilon, coarse=4))
-    return worst
+    width = (h - epsilon) / cells
+    return [
+        (h - i * width, math.exp(-2 * h + (h - (i + 1) * width) / 2 - 1e-12)) for i in range(cells)
+    ]
+
+
+def cover_same_sign(n: int, epsilon0: float, delta: float, epsilon: float) -> float:
+    """Return a bound for all pairs, given one for those of opposite signs: it may be greater.
+
+    Pairs of one sign are h-DP by themselves, so nothing is to be shown from h on; below it they are
+    bounded on cells at the answer found, and if they were ever worse the answer is raised.
+    """
+    if epsilon >= epsilon0 / 2:
+        return min(epsilon, epsilon0)
+    if same_sign_covered(n, epsilon0, delta, epsilon):
+        return epsilon
+    answer = epsilon
+    values = []
+    for right, gamma in _cells(epsilon0, epsilon, _MOST_CELLS):
+        values.append((blanket_delta(n, right, gamma, epsilon, coarse=4), right, gamma))
+    for value, right, gamma in sorted(values, reverse=True):
+        if value <= delta:
+            break
+        if blanket_delta(n, right, gamma, answer, coarse=4) > delta:
+
+            def profile(e: float, coarse: int, t: float = right, mass: float = gamma) -> float:
+                return blanket_delta(n, t, mass, e, coarse=4)
+
+            answer = max(answer, _solve(profile, delta, right, answer, upper=True))
+    return answer
 
 
 @functools.lru_cache(maxsize=4096)
-def blanket_epsilon(n: int, epsilon0: float, delta: float) -> float:
+def blanket_epsilon(n: int, epsilon0: float, delta: float, *, coarse: int = 1) -> float:
     """Return an upper bound on epsilon of one shuffled coordinate, rounded up.
 
     Pairs of opposite sign: the worst is (h, -h), mass exp(-h) (delta increases in u >= 0 and
-    decreases in v <= 0). Pairs of one sign are h-DP by themselves, so nothing is to be shown when
-    the answer is at least h; below it they are bounded on cells at the answer found, and if they
-    were ever worse the answer would be raised.
+    decreases in v <= 0). Pairs of one sign: see :func:`cover_same_sign`. ``coarse`` divides the
+    lattice points; the bound stays one.
     """
     if epsilon0 > LARGEST_EPSILON0:
         return epsilon0
-    h = epsilon0 / 2
+    gamma = math.exp(-epsilon0 / 2)
 
-    def opposite(epsilon: float, coarse: int) -> float:
-        return blanket_delta(n, epsilon0, math.exp(-h), epsilon, coarse=coarse)
+    def opposite(epsilon: float, coarser: int) -> float:
+        return blanket_delta(n, epsilon0, gamma, epsilon, coarse=coarse * coarser)
 
-    _, above = _solve(opposite, delta, epsilon0)
-    if above >= h:
-        return min(above, epsilon0)
-    for cells in _CELLS:
-        if _same_sign_delta(n, epsilon0, above, cells) <= delta:
-            return above
-
-    def same(epsilon: float, coarse: int) -> float:
-        return _same_sign_delta(n, epsilon0, epsilon, _CELLS[-1]) if epsilon < h else 0.0
-
-    return max(above, _solve(same, delta, h)[1])
+    start = _start(n, epsilon0, 0, gamma, delta)
+    return cover_same_sign(n, epsilon0, delta, _solve(opposite, delta, epsilon0, start, upper=True))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -222,6 +279,7 @@ def dataset_epsilon(n: int, epsilon0: float, delta: float) -> tuple[float, int]:
         def profile(epsilon: float, coarse: int) -> float:
             return dataset_delta(n, epsilon0, others, epsilon, coarse=coarse)
 
-        return _solve(profile, delta, epsilon0)[0]
+        start = _start(n, epsilon0, others, 1.0, delta)
+        return _solve(profile, delta, epsilon0, start, upper=False)
 
     return max((threshold, 1), *((solved(others), others) for others in (1, -1, 0)))

@@ -45,12 +45,12 @@ def magnitudes(n: int, h: float) -> tuple[Array, int]:
     cells may use up; and near h. Slowly wider with n, so that the bounds fall with n.
     """
     wider = min(max(n - 50, 0) / 450, 1.0)
-    slack = 0.010 + 0.012 * wider
+    slack = 0.010 + 0.007 * wider
     ends = [min(slack / 2, h / 50)]
     while ends[-1] < h:
-        width = 0.028 if n <= 12 else min(0.05 + 0.02 * wider, 0.025 + 0.02 * wider + 0.025 * h)
+        width = 0.028 if n <= 12 else min(0.05 + 0.02 * wider, 0.025 + 0.01 * wider + 0.025 * h)
         width = min(width, slack / 2 + ends[-1] / 4)
-        most = 0.02 if n <= 12 else 0.04 + 0.03 * wider
+        most = (0.02 if h < 1.5 else 0.034) if n <= 12 else 0.04 + 0.03 * wider
         width = min(width, most * max(1.0, h / 2) / ends[-1])
         ends.append(ends[-1] * (1 + width))
         if ends[-1] > h * 0.985:
@@ -140,23 +140,22 @@ class Premise:
         row = np.searchsorted(self.ends, half * (1 - 1e-12))
         self.pair_row = np.minimum(row, self.ends.size - 1)
 
-    def _at_centre(self, row: Places, right: Array, x: Array, order: int | slice) -> Array:
-        """Return the bound by the blanket at the centre: rows and x broadcast."""
+    def _at_centre(self, row: Places, right: Array, x: Array) -> Array:
+        """Return the bound by the blanket at the centre, rows and x broadcast: (..., orders)."""
         y = right + x
-        found = self.equal[row, self._up(y), order]
-        outside = y > self.y[-1] * (1 + 1e-9)
-        return np.where(outside if isinstance(order, int) else outside[..., None], np.inf, found)
+        found = self.equal[row, self._up(y)]
+        found[y > self.y[-1] * (1 + 1e-9)] = np.inf
+        return np.asarray(found, dtype=np.float64)
 
     def basic(self) -> Array:
         """Return 2 lambda h^2 for each order, lambda with K = 0 and x = h."""
-        every = slice(None)
         h = np.array(self.h)
-        ratio = self._at_centre(self.centre_row, self.centre_right, h, every)
+        ratio = self._at_centre(self.centre_row, self.centre_right, h)
         greatest = (ratio / self.centre_penalty[:, None]).max(axis=0)
         at_zero = self._renyi(self.weights[[self.at_h]], self.table.pairs)[:, :, 0]
         bound = np.minimum(
             at_zero[self.pair[0], self.pair[1]],
-            self._at_centre(self.pair_row, self.pair_right, h, every),
+            self._at_centre(self.pair_row, self.pair_right, h),
         )
         ratio = (bound / self.pair_penalty[:, None]).max(axis=0, initial=0.0)
         return np.asarray(2 * self.h**2 * np.maximum(greatest, ratio), dtype=np.float64)
@@ -169,17 +168,13 @@ class Premise:
         x = self.y[ends]
         at_zero = self._renyi(self.weights[ends[1:]], self.table.pairs)
         at_zero = at_zero[self.pair[0], self.pair[1]]
+        centre = self._at_centre(self.centre_row[:, None], self.centre_right[:, None], x[None, 1:])
+        pairs = self._at_centre(self.pair_row[:, None], self.pair_right[:, None], x[None, 1:])
+        bounds = np.concatenate((centre, np.minimum(pairs, at_zero)))
+        p = np.concatenate((self.centre_penalty, self.pair_penalty))
         answer = []
         for order in range(self.alpha.size):
-            centre = self._at_centre(
-                self.centre_row[:, None], self.centre_right[:, None], x[None, 1:], order
-            )
-            pairs = self._at_centre(
-                self.pair_row[:, None], self.pair_right[:, None], x[None, 1:], order
-            )
-            pairs = np.minimum(pairs, at_zero[:, :, order])
-            g = np.concatenate((centre, pairs))
-            p = np.concatenate((self.centre_penalty, self.pair_penalty))
+            g = bounds[:, :, order]
             most = float(basic[order]) / (2 * self.h**2)
             boxes = _Boxes.of(g, p, x[:-1], most)
             lam, k = boxes.best()
@@ -202,7 +197,7 @@ class Premise:
         centres = self.centre_row.size
         row = np.concatenate((self.centre_row, self.pair_row))[which]
         right = np.concatenate((self.centre_right, self.pair_right))[which]
-        g = self._at_centre(row[:, None], right[:, None], x, order)
+        g = self._at_centre(row[:, None], right[:, None], x)[:, :, order]
         pairs = np.flatnonzero(which >= centres)
         one, two = self.pair[:, which[pairs] - centres]
         moments = self.table.pairs[one, two, :, order]
@@ -236,22 +231,47 @@ class _Boxes:
         return _Boxes(g, p, q, self.least, self.most)
 
     def best(self) -> tuple[float, float]:
-        """Return (lambda, K) with 2 lambda + K least; K(lambda) is convex, so by golden section."""
-        low, high = self.least, self.most * (1 + 1e-9)
-        share = (math.sqrt(5) - 1) / 2
-        inner = [high - share * (high - low), low + share * (high - low)]
-        values = [2 * lam + self._k(lam) for lam in inner]
-        while high - low > 1e-4 * low:
-            if values[0] <= values[1]:
-                high, inner, values = inner[1], [0.0, inner[0]], [0.0, values[0]]
-                inner[0] = high - share * (high - low)
-                values[0] = 2 * inner[0] + self._k(inner[0])
-            else:
-                low, inner, values = inner[0], [inner[1], 0.0], [values[1], 0.0]
-                inner[1] = low + share * (high - low)
-                values[1] = 2 * inner[1] + self._k(inner[1])
-        found = min((self.least, inner[0], inner[1], self.most), key=lambda x: 2 * x + self._k(x))
-        return found, self._k(found)
+        """Return (lambda, K) with 2 lambda + K least.
 
-    def _k(self, lam: float) -> float:
-        return max(0.0, float(((self.g - lam * self.p) / self.q).max(initial=0.0)))
+        K(lambda) is a maximum of lines, so the sum is convex: the two lines that are greatest at
+        the ends of an interval meet where to look next.
+        """
+        tried: dict[float, tuple[float, float]] = {}
+
+        def at(lam: float) -> tuple[float, float]:
+            """Return (2 lambda + K, its slope)."""
+            if lam not in tried:
+                k, slope = self._k(lam)
+                tried[lam] = 2 * lam + k, 2 + slope
+            return tried[lam]
+
+        low, high = self.least, self.most * (1 + 1e-9)
+        self._drop(low, at(high)[0] - 2 * high)
+        for _ in range(60):
+            (left, falls), (right, rises) = at(low), at(high)
+            if falls >= 0 or rises <= 0:
+                break
+            middle = (right - left + falls * low - rises * high) / (falls - rises)
+            if not low < middle < high:
+                break
+            found, slope = at(middle)
+            if found - (left + falls * (middle - low)) <= 3e-5 * found:
+                break
+            low, high = (middle, high) if slope < 0 else (low, middle)
+        lam = min(tried, key=lambda x: tried[x][0])
+        return lam, self._k(lam)[0]
+
+    def _drop(self, low: float, k: float) -> None:
+        """Drop lines that at ``low``, where all are greatest, are below what K is everywhere."""
+        kept = self.g - low * self.p > k * self.q * (1 - 1e-12)
+        self.g, self.p, self.q = self.g[kept], self.p[kept], self.q[kept]
+
+    def _k(self, lam: float) -> tuple[float, float]:
+        """Return K(lambda) and its slope."""
+        if not self.g.size:
+            return 0.0, 0.0
+        values = (self.g - lam * self.p) / self.q
+        place = int(values.argmax())
+        if values[place] <= 0:
+            return 0.0, 0.0
+        return float(values[place]), -float(self.p[place] / self.q[place])

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 #: Losses below -_NATS / theta have less than exp(-_NATS) of the weight of a loss of zero under the
 #: tilt theta; the upper bound raises them to there, the lower bound drops them.
-_NATS = 45.0
+_NATS = 34.0
 
 
 @dataclass(frozen=True, slots=True)

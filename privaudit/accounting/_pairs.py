@@ -57,7 +57,7 @@ class MomentTable:
     ----------
     nodes : ndarray of int, shape (nodes,)
     equal : ndarray, shape (rows, nodes, m)
-        For (u, -u).
+        For (u, -u); by Theorem B in the first row, which stands for all smaller magnitudes.
     pairs : ndarray, shape (rows - first_pair, rows - first_pair, nodes, m)
         For (u, -m), u along the first axis.
 
@@ -82,6 +82,9 @@ class MomentTable:
         self.least = int(np.argmax(weighs))
         self._sum()
         self._one_clone()
+        # Only Theorem B's ratio to the squared magnitudes is known not to decrease down to 0.
+        least = theorem_b_exponents(u[:1], u[:1], self.nodes, alpha)
+        self.equal[:1] = np.expm1(np.minimum(least, _LARGEST))
         self.equal = convex_majorant(self.equal, self.nodes)
         self.pairs = convex_majorant(self.pairs, self.nodes)
 
@@ -137,16 +140,21 @@ class MomentTable:
         self.pairs[:, :, 0] = np.minimum(self.pairs[:, :, 0], laplace(v[:, None] + v[None, :]))
 
 
+def theorem_b_exponents(u: Array, m: Array, nodes: Counts, alpha: Array) -> Array:
+    """Return Theorem B's bound on ln A_k(u, -m): shape of u and m, (nodes, orders)."""
+    k = nodes.astype(np.float64)[:, None]
+    ranges = np.log1p(np.expm1(2 * u)[..., None, None] / k)
+    ranges = ranges + np.log1p(np.expm1(2 * m)[..., None, None] / k)
+    return np.asarray(k / 8 * ranges**2 * (alpha * (alpha - 1)), dtype=np.float64)
+
+
 def closed_exponents(u: Array, m: Array, nodes: Counts, alpha: Array) -> Array:
     """Return the least of the closed bounds on ln A_k(u, -m): shape of u and m, (nodes, orders).
 
     Theorem B; pure differential privacy, (alpha - 1)(u + m); Theorem C where m = u or k is large.
     """
     u, m = np.broadcast_arrays(u, m)
-    k = nodes.astype(np.float64)[:, None]
-    ranges = np.log1p(np.expm1(2 * u)[..., None, None] / k)
-    ranges = ranges + np.log1p(np.expm1(2 * m)[..., None, None] / k)
-    exponent = k / 8 * ranges**2 * (alpha * (alpha - 1))
+    exponent = theorem_b_exponents(u, m, nodes, alpha)
     exponent = np.minimum(exponent, (u + m)[..., None, None] * (alpha - 1))
     large = nodes > _SMALL_SUMS_UP_TO if u.ndim == 1 else nodes > _SUMS_UP_TO
     if large.any():

@@ -21,19 +21,22 @@ __all__ = ["expected_positive_part", "tilt"]
 
 Array = NDArray[np.float64]
 
-#: The window of the transform leaves out, by Bernstein's inequality, tilted mass of at most
-#: exp(-_TAIL); what that can change is added to an upper bound and taken from a lower one.
-_TAIL = 45.0
+#: The window of the transform leaves out tilted mass of at most exp(-_TAIL) on either side; what
+#: that can change is added to an upper bound and taken from a lower one.
+_TAIL = 26.0
 #: Relative allowance for float64 rounding: of everything, and of the n-th power of a spectrum whose
 #: values are known to some units in the last place.
 _ROUNDING = 1e-9
 _ROUNDING_OF_POWER = 4e-15
 
 
-def tilt(losses: Array, masses: Array) -> tuple[float, float, Array]:
-    """Return (theta, ln M(theta), tilted masses): mean zero under the tilt, or theta = 0.
+def tilt(
+    losses: Array, masses: Array, *, start: float | None = None, precision: float = 1e-6
+) -> tuple[float, float, Array]:
+    """Return (theta, ln M(theta), tilted masses): mean about zero under the tilt, or theta = 0.
 
-    Theta is 0 if the mean is positive. ``masses`` may sum to less than one.
+    Theta is 0 if the mean is positive. ``masses`` may sum to less than one. Whatever theta is, the
+    identity above holds; a mean near zero only keeps the window short. ``start`` is a first guess.
 
     Raises
     ------
@@ -54,19 +57,21 @@ def tilt(losses: Array, masses: Array) -> tuple[float, float, Array]:
         variance = float(weight @ (x - mean) ** 2) / total
         return mean, variance, top + math.log(total), weight / total
 
-    low, high = 0.0, 1.0 / float(x.max())
-    while at(high)[0] < 0:
-        low, high = high, 4 * high
-    theta = 0.5 * (low + high)
+    largest = float(x.max())
+    low, high = 0.0, math.inf
+    theta = start if start is not None and start > 0 else 1.0 / largest
     for _ in range(200):
-        mean, variance, _, _ = at(theta)
+        mean, variance, log_m, weight = at(theta)
         low, high = (theta, high) if mean < 0 else (low, theta)
         newton = theta - mean / variance if variance > 0 else math.nan
-        following = newton if low < newton < high else 0.5 * (low + high)
-        if abs(following - theta) <= 1e-12 * theta or high < 1e-14 / float(x.max()):
+        other = 4 * theta if high == math.inf else 0.5 * (low + high)
+        following = newton if low < newton < min(high, 8 * theta) else other
+        if abs(following - theta) <= precision * theta:
+            break
+        if high < 1e-14 / largest:
+            theta, (_, _, log_m, weight) = 0.0, at(0.0)
             break
         theta = following
-    _, _, log_m, weight = at(theta)
     tilted = np.zeros(losses.size)
     tilted[kept] = weight
     return theta, log_m, tilted
@@ -86,7 +91,28 @@ def _power(spectrum: NDArray[np.complex128], n: int) -> NDArray[np.complex128]:
     return answer
 
 
-def expected_positive_part(law: LatticeLaw, n: int, *, upper: bool) -> float:
+def _reach(deviation: Array, weights: Array, n: int) -> float:
+    """Return r such that n independent deviations of mean 0 sum to r or more with exp(-_TAIL).
+
+    The least of Bernstein's inequality and Chernoff's bound at a few rates around the best one.
+    """
+    most, variance = float(deviation.max()), float(weights @ deviation**2)
+    third = most * _TAIL / 3
+    reach = third + math.sqrt(third * third + 2 * n * variance * _TAIL)
+    if third * third > 0.1 * n * variance * _TAIL:
+        rate = _TAIL / reach
+        for _ in range(12):
+            log_moment = math.log1p(float(weights @ np.expm1(np.minimum(rate * deviation, 700.0))))
+            found = (_TAIL + n * log_moment) / rate
+            if found >= reach and rate > _TAIL / reach:
+                break
+            reach, rate = min(reach, found), 1.4 * rate
+    return reach * (1 + 1e-9)
+
+
+def expected_positive_part(
+    law: LatticeLaw, n: int, *, upper: bool, start: float | None = None
+) -> float:
     r"""Bound :math:`E[(Z_1+\dots+Z_n)_+]` for n independent draws of a law with mean <= 0.
 
     Parameters
@@ -95,6 +121,8 @@ def expected_positive_part(law: LatticeLaw, n: int, *, upper: bool) -> float:
     n : int
     upper : bool
         Whether to round up (``True``) or down.
+    start : float, optional
+        About the tilt.
 
     Returns
     -------
@@ -111,30 +139,40 @@ def expected_positive_part(law: LatticeLaw, n: int, *, upper: bool) -> float:
     x = law.support
     if not ((law.weights > 0) & (x > 0)).any():
         return 0.0
-    theta, log_m, weights = tilt(x, law.weights)
-    mean = float(weights @ x)
-    variance = float(weights @ (x - mean) ** 2)
-    span = float(x[-1] - x[0])
-    reach = span * _TAIL / 3 + math.hypot(span * _TAIL / 3, math.sqrt(2 * n * variance * _TAIL))
+    theta, log_m, weights = tilt(x, law.weights, start=start)
+    mean, top = float(weights @ x), float(x[-1])
+    low, high = (_reach(side * (x - mean), weights, n) for side in (-1, 1))
+    # Beyond _TAIL / theta the factor exp(-theta s) leaves nothing that counts.
+    high = min(max(high + n * mean, law.step), n * top)
+    cut = min(high, max(_TAIL / theta, 2 * law.step)) if theta > 0 else high
+    below = max(low - n * mean, 0.0)
     whole = n * (law.weights.size - 1) + 1
-    window = 2 * math.ceil((reach + abs(n * mean)) / law.step) + 2
+    window = math.ceil(max(cut + below, high) / law.step) + 4
     wraps = window < whole
     length = int(fft.next_fast_len(max(min(whole, window), law.weights.size), real=True))
-    # Sums are s = n * origin + step * j, with j taken modulo the length of the transform.
+    # Sums are n * origin + step * j, with j taken modulo the length of the transform.
     base = n * law.origin / law.step
-    lowest = math.ceil(-base - length / 2) if wraps else 0
-    first = max(lowest, math.floor(-base) + 1)  # the first positive sum
-    last = lowest + length if wraps else whole
+    first = max(0, math.floor(-base) + 1)  # the first positive sum
+    last = min(whole, math.floor(cut / law.step - base) + 2, first + length)
     if first >= last:
         return 0.0
     probability = fft.irfft(_power(fft.rfft(weights, length), n), length)
-    j = np.arange(first, last)
-    s = law.step * (base + j)
+    s = law.step * (base + np.arange(first, last))
     kernel = s * np.exp(-theta * s)
-    tilted = float(kernel @ np.maximum(probability[j % length], 0.0))
-    weight = min(1 / (math.e * theta), n * float(x[-1])) if theta > 0 else n * float(x[-1])
-    doubt = weight * math.exp(-_TAIL) if wraps else 0.0
-    doubt += 1e-16 * float(kernel.sum())
+    at = first % length
+    mass = probability[at : at + s.size]
+    if mass.size < s.size:
+        mass = np.concatenate((mass, probability[: s.size - mass.size]))
+    tilted = float(kernel @ np.maximum(mass, 0.0))
+    largest = min(1 / (math.e * theta), n * top) if theta > 0 else n * top
+    doubt = 1e-16 * float(kernel.sum())
+    if wraps:
+        doubt += 2 * largest * math.exp(-_TAIL)
+    if upper and last < whole:
+        # Sums beyond the last one, where the kernel decreases, or which are too improbable.
+        beyond = cut * math.exp(-theta * cut) if theta * cut >= 1 else largest
+        rare = largest * math.exp(-_TAIL)
+        doubt += min(beyond, rare) if cut >= high else beyond
     allowance = _ROUNDING + n * _ROUNDING_OF_POWER
     tilted = tilted * (1 + allowance) + doubt if upper else tilted * (1 - allowance) - doubt
     value = max(0.0, tilted) * math.exp(n * log_m)

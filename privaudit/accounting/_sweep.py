@@ -23,9 +23,9 @@ from privaudit.accounting._blanket import (
     blanket_epsilon,
     dataset_delta,
     dataset_epsilon,
+    same_sign_covered,
 )
-from privaudit.accounting._blanket import _same_sign_delta as same_sign_delta
-from privaudit.accounting._blanket import _solve as solve
+from privaudit.accounting.bracket import agreeing_lower
 
 __all__ = ["Swept", "sweep", "upper_epsilon"]
 
@@ -37,7 +37,6 @@ _FEW = 16
 _SLACK = 5e-5
 #: Up to this epsilon0 a third of the lattice's points costs less than the slack; beyond, more.
 _COARSE = 2.0
-_CELLS = 6
 #: Below so small a relative difference shuffling counts as useless.
 _VOID = 1e-5
 
@@ -76,12 +75,16 @@ def sweep(sizes: Sequence[int], epsilon0: float, delta: float) -> dict[int, Swep
     return _monotone(wanted, found)
 
 
+def _agreeing(n: int, lower: float, upper: float) -> float:
+    return agreeing_lower(lower, upper, f"one coordinate of {n} users")
+
+
 def _monotone(sizes: Sequence[int], found: dict[int, Swept]) -> dict[int, Swept]:
     """More users never hurt: a bound above for fewer holds for more, one below the other way."""
     uppers = np.minimum.accumulate([found[n].upper for n in sizes]).tolist()
     lowers = np.maximum.accumulate([found[n].lower for n in reversed(sizes)])[::-1].tolist()
     return {
-        n: Swept(min(lower, upper), upper, found[n].others)
+        n: Swept(_agreeing(n, lower, upper), upper, found[n].others)
         for n, lower, upper in zip(sizes, lowers, uppers, strict=True)
     }
 
@@ -99,25 +102,13 @@ def upper_epsilon(n: int, epsilon0: float, delta: float) -> float:
     nobody = math.exp((n - 1) * math.log1p(-math.exp(-epsilon0 / 2)))
     if nobody > delta and -2 * math.log1p(-delta / nobody) <= _VOID * epsilon0:
         return epsilon0
-    if epsilon0 > LARGEST_EPSILON0:
-        return blanket_epsilon(n, epsilon0, delta)
-
-    def halved(epsilon: float, coarse: int) -> float:
-        gamma = math.exp(-epsilon0 / 2)
-        return blanket_delta(n, epsilon0, gamma, epsilon, coarse=2 if coarse == 1 else 8)
-
-    above = solve(halved, delta, epsilon0)[1]
-    if above >= epsilon0 / 2:
-        return min(above, epsilon0)
-    if same_sign_delta(n, epsilon0, above, _CELLS) <= delta:
-        return above
-    return blanket_epsilon(n, epsilon0, delta)
+    return blanket_epsilon(n, epsilon0, delta, coarse=2)
 
 
 def _solved(n: int, epsilon0: float, delta: float) -> Swept:
     upper = upper_epsilon(n, epsilon0, delta)
     lower, others = dataset_epsilon(n, epsilon0, delta)
-    return Swept(min(lower, upper), upper, others)
+    return Swept(_agreeing(n, lower, upper), upper, others)
 
 
 def _nodes(sizes: Sequence[int]) -> list[int]:
@@ -207,8 +198,8 @@ class _Covered:
         left, right = self._nodes[place - 1], self._nodes[place]
         if place not in self._known:
             least = self._solved[right].upper
-            self._known[place] = least >= self._epsilon0 / 2 or (
-                same_sign_delta(left, self._epsilon0, least, _CELLS) <= self._delta
+            self._known[place] = least >= self._epsilon0 / 2 or same_sign_covered(
+                left, self._epsilon0, self._delta, least
             )
         return self._known[place]
 
@@ -249,4 +240,4 @@ def _between(
         lower = below.shown(n, pair, delta, right.lower, left.lower)
     if lower is None:
         lower, others = dataset_epsilon(n, epsilon0, delta)
-    return Swept(min(lower, upper), upper, others)
+    return Swept(_agreeing(n, lower, upper), upper, others)

@@ -8,13 +8,25 @@ from typing import Final, Literal
 
 from privaudit.errors import ConfigurationError, PrivauditError
 
-__all__ = ["Bracket", "Direction", "NumericalError", "OutOfDomainError", "Status"]
+__all__ = [
+    "Bracket",
+    "ContradictionError",
+    "Direction",
+    "NumericalError",
+    "OutOfDomainError",
+    "Status",
+]
 
 LEAST_EPSILON0: Final = 1e-12
 MOST_EPSILON0: Final = 100.0
 
 Status = Literal[
-    "proven", "certified on a grid", "numerical", "conjectured", "claimed by the paper"
+    "proven",
+    "certified by interval arithmetic",
+    "certified on a grid",
+    "numerical",
+    "conjectured",
+    "claimed by the paper",
 ]
 Direction = Literal["upper rounded up", "lower rounded down", "both outwards", "not rounded"]
 
@@ -25,6 +37,12 @@ class OutOfDomainError(ConfigurationError):
 
 class NumericalError(PrivauditError, ArithmeticError):
     """A computation left the finite numbers; no bound is given rather than a doubtful one."""
+
+
+class ContradictionError(PrivauditError):
+    """A lower bound lies above an upper bound: one of them is wrong, and neither is given."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +73,9 @@ class Bracket:
     Raises
     ------
     ConfigurationError
-        If a bound is NaN or negative, or the lower bound exceeds the upper one.
+        If a bound is NaN or negative.
+    ContradictionError
+        If the lower bound exceeds the upper one.
     """
 
     lower: float | None
@@ -75,9 +95,27 @@ class Bracket:
             if value is not None and not value >= 0:
                 raise ConfigurationError(f"{name} bound on epsilon must be >= 0, got {value}")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
-            raise ConfigurationError(
-                f"the lower bound {self.lower} on epsilon exceeds the upper bound {self.upper}"
-            )
+            raise _contradiction(self.lower, self.upper, self.unit)
+
+
+def _contradiction(lower: float, upper: float, what: str) -> ContradictionError:
+    return ContradictionError(
+        f"CONTRADICTION: the lower bound {lower:.9g} on epsilon of {what} lies above the upper "
+        f"bound {upper:.9g}. One of the two is wrong; rely on neither, and report it"
+    )
+
+
+def agreeing_lower(lower: float, upper: float, what: str) -> float:
+    """Return the lower bound, taken down to the upper one where only rounding sets it above.
+
+    Raises
+    ------
+    ContradictionError
+        If it lies above by more than 1e-6 of it.
+    """
+    if lower > upper * (1 + 1e-6) + 1e-9:
+        raise _contradiction(lower, upper, what)
+    return min(lower, upper)
 
 
 def check_delta(delta: float) -> None:

@@ -9,6 +9,7 @@ from privaudit.accounting._sweep import sweep, upper_epsilon
 from privaudit.accounting.bracket import (
     Bracket,
     OutOfDomainError,
+    agreeing_lower,
     check_count,
     check_delta,
     check_epsilon0,
@@ -77,7 +78,8 @@ def coordinate_bracket(n: int, epsilon0: float, delta: float) -> Bracket:
     """
     upper = coordinate_upper(n, epsilon0, delta)
     lower, others = dataset_epsilon(n, epsilon0, delta)
-    return _bracket(n, delta, min(lower, upper), upper, others)
+    lower = agreeing_lower(lower, upper, f"one coordinate of {n} users")
+    return _bracket(n, delta, lower, upper, others)
 
 
 def coordinate_brackets(sizes: Sequence[int], epsilon0: float, delta: float) -> dict[int, Bracket]:

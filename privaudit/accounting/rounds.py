@@ -14,6 +14,7 @@ from privaudit.accounting.bracket import (
     Bracket,
     OutOfDomainError,
     Status,
+    agreeing_lower,
     check_count,
     check_delta,
     check_finite,
@@ -81,7 +82,7 @@ def compose_coordinate(releases: Mapping[ShuffledVector, int], delta: float) -> 
             )
     return replace(
         first,
-        lower=min(lower, upper),
+        lower=agreeing_lower(lower, upper, "one coordinate over rounds"),
         upper=upper,
         theorem=f"upper, {total:,} rounds: {source}; lower: divergence of one concrete pair of "
         "data sets",

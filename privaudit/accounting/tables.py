@@ -15,8 +15,9 @@ from privaudit.accounting._methods import (
     check_methods,
     method_bound,
 )
-from privaudit.accounting.bracket import Bracket
+from privaudit.accounting.bracket import Bracket, agreeing_lower
 from privaudit.accounting.budget import BudgetRow
+from privaudit.accounting.certificate import certify
 from privaudit.accounting.coordinate import coordinate_brackets
 from privaudit.accounting.rounds import compose_coordinate
 from privaudit.accounting.vector import (
@@ -148,12 +149,14 @@ def _known(cells: Sequence[Cell]) -> Mapping[int, Bracket]:
         return {}
 
 
-def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
+def vector_rows(cells: Iterable[Cell], *, certified: bool = False) -> Iterator[EpsilonRow]:
     """Yield one row a cell for the whole noised vector, each computed when asked for.
 
     The best bracket is the least of the upper bounds whose domain holds, and a lower bound: the
     spread-input floor where there are enough coordinates for it, else what a single coordinate
-    that carries the whole change loses over the rounds.
+    that carries the whole change loses over the rounds. ``certified`` has the refined bound
+    evaluated again by interval arithmetic, under ``certified``; see
+    :func:`privaudit.accounting.certify`.
 
     Raises
     ------
@@ -178,6 +181,14 @@ def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
                 "refined": whole.refined,
                 "floor": whole.floor,
             }
+            if certified:
+                bounds["certified"] = certify(
+                    cell.cluster_size,
+                    cell.epsilon0,
+                    cell.delta,
+                    rounds=cell.rounds,
+                    dimension=cell.dimension,
+                )
             best = _best(cell, bounds)
         except ArithmeticError as error:
             yield EpsilonRow(cell, None, {}, failure=str(error))
@@ -188,7 +199,9 @@ def vector_rows(cells: Iterable[Cell]) -> Iterator[EpsilonRow]:
 def _best(cell: Cell, bounds: Mapping[str, Bracket]) -> Bracket:
     # Theorems before certificates: of equal bounds the better founded one is named.
     named = ("local", "paper_theorem2", "basic", "refined")
-    upper = min((bounds[name] for name in named if bounds[name].domain_ok), key=_upper)
+    upper = bounds.get("certified") or min(
+        (bounds[name] for name in named if bounds[name].domain_ok), key=_upper
+    )
     floor = bounds["floor"]
     lower, source = floor.lower, floor.theorem
     if not floor.domain_ok:
@@ -197,9 +210,9 @@ def _best(cell: Cell, bounds: Mapping[str, Bracket]) -> Bracket:
         source = "one coordinate carries the whole change"
     return replace(
         upper,
-        lower=None if lower is None else min(lower, _upper(upper)),
+        lower=None if lower is None else agreeing_lower(lower, _upper(upper), "the vector"),
         theorem=f"upper: {upper.theorem}; lower: {source}",
-        note=f"lower: {floor.note}",
+        note=f"lower: {floor.note}" if "certified" not in bounds else upper.note,
     )
 
 

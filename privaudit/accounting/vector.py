@@ -18,6 +18,7 @@ from privaudit.accounting._vector import (
 from privaudit.accounting.bracket import (
     Bracket,
     OutOfDomainError,
+    agreeing_lower,
     check_count,
     check_delta,
     check_epsilon0,
@@ -30,12 +31,11 @@ from privaudit.accounting.composition import (
     local_zcdp,
     theorem2_delta_s,
 )
-from privaudit.accounting.coordinate import coordinate_bracket
 
 __all__ = [
     "ShuffledVector",
     "VectorBudget",
-    "compose_coordinate",
+    "best_orders",
     "compose_local_per_coordinate",
     "compose_theorem2",
     "compose_vectors",
@@ -51,7 +51,7 @@ MANY_COORDINATES = 1000
 MANY_USERS = 1000
 
 #: Rounds of widening the Renyi orders tried; the bound holds however few there are.
-_MOST_TRIES = 2
+_MOST_TRIES = 6
 
 _UNIT = "the whole less important subvector of one user, the rest of the protocol given"
 
@@ -217,15 +217,9 @@ def compose_vectors(releases: Mapping[ShuffledVector, int], delta: float) -> Vec
     _check_releases(releases, delta)
     rho = sum(count * local_zcdp(r.epsilon0) for r, count in releases.items())
     mu_squared = sum(count * r.epsilon0**2 / r.honest_users for r, count in releases.items())
-    rho_high = sum(
-        count * local_zcdp(r.epsilon0) * clone_harmonic(r.honest_users, math.exp(-r.epsilon0 / 2))
-        for r, count in releases.items()
-    )
     pure = sum(count * r.epsilon0 * math.sqrt(r.dimension) for r, count in releases.items())
     local = min(epsilon_of_zcdp(rho, delta), pure * (1 + 1e-12))
-    users = min(r.honest_users for r in releases)
-    places = first_orders(mu_squared / 2, rho_high, users, delta)
-    basic, refined = _shuffled(releases, places, delta)
+    (basic, _), (refined, _) = best_orders(releases, delta)
     if max(r.honest_users for r in releases) > MANY_USERS and max(r.epsilon0 for r in releases) > 1:
         # More users can only help; with fewer, other Renyi orders are within reach.
         fewer: dict[ShuffledVector, int] = {}
@@ -240,13 +234,14 @@ def compose_vectors(releases: Mapping[ShuffledVector, int], delta: float) -> Vec
     refined = min(basic, refined)
     floor = epsilon_of_gaussian(math.sqrt(mu_squared), delta)
     unshuffled_floor = epsilon_of_gaussian(math.sqrt(2 * rho), delta)
-    many = min(r.dimension for r in releases) >= MANY_COORDINATES
+    # At a tiny delta the limit may exceed what so few coordinates can lose at all.
+    many = min(r.dimension for r in releases) >= MANY_COORDINATES and unshuffled_floor <= pure
     few = f"fewer than {MANY_COORDINATES} coordinates: the spread-input floor does not apply"
     floor_note = "lower: spread inputs, the others at zero, in the limit of many coordinates"
     floor_note = floor_note if many else few
 
     def below(lower: float, upper: float) -> float | None:
-        return min(lower, upper) if many else None
+        return agreeing_lower(lower, upper, "the vector") if many else None
 
     shared = ("joint L2 clipping at a threshold fixed in advance", "noise scale 2 clip / epsilon0")
     shuffled = (*shared, "an independent secret permutation of each coordinate")
@@ -305,13 +300,20 @@ def compose_vectors(releases: Mapping[ShuffledVector, int], delta: float) -> Vec
     )
 
 
-def _shuffled(
-    releases: Mapping[ShuffledVector, int], places: tuple[list[int], list[int]], delta: float
-) -> tuple[float, float]:
-    """Return epsilon of the basic and of the refined bound, the least over Renyi orders.
+def best_orders(
+    releases: Mapping[ShuffledVector, int], delta: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return (epsilon, Renyi order) of the basic and of the refined bound, the least over orders.
 
     Any order gives a bound. Those likely best are tried first, then others next to the best one.
     """
+    mu_squared = sum(count * r.epsilon0**2 / r.honest_users for r, count in releases.items())
+    rho_high = sum(
+        count * local_zcdp(r.epsilon0) * clone_harmonic(r.honest_users, math.exp(-r.epsilon0 / 2))
+        for r, count in releases.items()
+    )
+    users = min(r.honest_users for r in releases)
+    places = first_orders(mu_squared / 2, rho_high, users, delta)
     tried: dict[int, tuple[float, float]] = {}
 
     def tries(wanted: set[int]) -> None:
@@ -336,45 +338,8 @@ def _shuffled(
         if around <= set(tried):
             break
         tries(around)
-    return tried[best(0)][0], tried[best(1)][1]
-
-
-def compose_coordinate(releases: Mapping[ShuffledVector, int], delta: float) -> Bracket:
-    r"""Bracket epsilon of one coordinate of all vectors that one user released.
-
-    For several rounds the upper bound is the least of: the sum of the local budgets; the sum of
-    the shuffled ones at :math:`\delta/T`; advanced composition at :math:`\delta_s=\delta/(2T)`;
-    Renyi composition without shuffling (Theorem A for one coordinate). The lower bound is that of
-    the worst single round.
-    """
-    _check_releases(releases, delta)
-    total = sum(releases.values())
-    brackets = {r: coordinate_bracket(r.honest_users, r.epsilon0, delta) for r in releases}
-    lower = max(bracket.lower or 0.0 for bracket in brackets.values())
-    first = next(iter(brackets.values()))
-    if total == 1:
-        return first
-    each = delta / total
-    half = delta / (2 * total)
-    pure = sum(count * r.epsilon0 for r, count in releases.items())
-    line = sum(
-        count * blanket_epsilon(r.honest_users, r.epsilon0, each) for r, count in releases.items()
-    )
-    shuffled = [
-        (blanket_epsilon(r.honest_users, r.epsilon0, half), count) for r, count in releases.items()
-    ]
-    squares = sum(count * e * e for e, count in shuffled)
-    advanced = math.sqrt(2 * math.log(2 / delta) * squares)
-    advanced += sum(count * e * math.tanh(e / 2) for e, count in shuffled)
-    rho = sum(count * local_zcdp(r.epsilon0) for r, count in releases.items())
-    upper = min(pure, line, advanced, epsilon_of_zcdp(rho, delta))
-    return replace(
-        first,
-        lower=min(lower, upper),
-        upper=check_finite("epsilon of one coordinate over rounds", upper),
-        theorem=first.theorem + f"; composed over {total} rounds (least of four compositions)",
-        note="lower bound: that of the worst single round",
-    )
+    first, second = best(0), best(1)
+    return (tried[first][0], on_grid(first)), (tried[second][1], on_grid(second))
 
 
 def compose_local_per_coordinate(releases: Mapping[ShuffledVector, int], delta: float) -> Bracket:

@@ -106,6 +106,14 @@ def register(app: typer.Typer) -> None:
         ],
         delta: Delta = "1e-5",
         rounds: Rounds = "1",
+        certify: Annotated[
+            bool,
+            typer.Option(
+                "--certify",
+                help="Evaluate the refined bound again by interval arithmetic, for the best "
+                "bracket (up to 50 users; needs privaudit[crypto]).",
+            ),
+        ] = False,
         json: options.Json = False,
         csv: Csv = None,
         plot: Plot = None,
@@ -122,7 +130,7 @@ def register(app: typer.Typer) -> None:
             {"--dimension": lists.counts("--dimension", dimension)},
         )
         _check_outputs(csv, plot)
-        rows = collect(vector_rows(cells), total, quiet=quiet)
+        rows = collect(vector_rows(cells, certified=certify), total, quiet=quiet)
         records = _deliver(rows, json=json, csv=csv)
         if plot is not None:
             curves = _curves(

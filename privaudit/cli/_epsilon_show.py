@@ -129,6 +129,8 @@ def show_vector(records: Records, rows: Sequence[EpsilonRow]) -> None:
         "refined": "refined",
         "floor": "floor",
     }
+    if any("certified" in row.bounds for row in rows):
+        names["certified"] = "certified"
     computed = [row for row in rows if row.best is not None]
     first = computed[0].bounds if computed else {}
     show_table(
