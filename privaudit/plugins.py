@@ -8,7 +8,7 @@ from typing import Any
 
 from privaudit.errors import PluginError, did_you_mean
 
-__all__ = ["GROUPS", "available", "load"]
+__all__ = ["GROUPS", "available", "load", "whole_name"]
 
 #: Short name of a kind of plug-in, and its entry-point group.
 GROUPS: Mapping[str, str] = {
@@ -30,6 +30,25 @@ def available(kind: str) -> Mapping[str, tuple[EntryPoint, ...]]:
         # One distribution may be listed twice on the path (an editable install beside a wheel).
         found.setdefault(entry.name, {})[f"{_origin(entry)}:{entry.value}"] = entry
     return {name: tuple(entries.values()) for name, entries in sorted(found.items())}
+
+
+def whole_name(kind: str, name: str) -> str:
+    """Return the registered name that a name means: itself, or the one that ends in ``/name``.
+
+    A name that means nothing is returned as it is; :func:`load` says what is known.
+
+    Raises
+    ------
+    PluginError
+        If several registered names end so.
+    """
+    names = available(kind)
+    if name in names:
+        return name
+    last = [known for known in names if known.rsplit("/", 1)[-1] == name]
+    if len(last) > 1:
+        raise PluginError(f"'{name}' may be {' or '.join(last)}; give the whole name")
+    return last[0] if last else name
 
 
 def load(kind: str, name: str) -> Any:

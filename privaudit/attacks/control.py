@@ -29,6 +29,7 @@ from privaudit.transcript import (
 
 __all__ = [
     "PSEUDONYM_ROLE",
+    "NothingToDerangeError",
     "deranged",
     "deranged_rows",
     "derangement",
@@ -46,6 +47,10 @@ _AUTHORS = {
     SHARED_KEY_CIPHERTEXT: "initiator",
     SIMILARITY_RESPONSE: "responder",
 }
+
+
+class NothingToDerangeError(ConfigurationError):
+    """A view holds too few messages for the control experiment: there is nothing to exchange."""
 
 
 def _own_stream(rng: np.random.Generator, purpose: int) -> np.random.Generator:
@@ -93,8 +98,10 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
 
     Raises
     ------
+    NothingToDerangeError
+        If no payload could be exchanged.
     ConfigurationError
-        If no payload could be exchanged, or two senders did not send to the same receivers.
+        If two senders did not send to the same receivers.
     """
     rng = _own_stream(rng, 1)
     groups: dict[tuple[str, int | None], list[Message]] = defaultdict(list)
@@ -114,7 +121,7 @@ def deranged(view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> V
             enough = len({m.sender for m in others}) > 1
             swapped.update(_exchanged(others if enough else messages, rng=rng))
     if not swapped:
-        raise ConfigurationError(
+        raise NothingToDerangeError(
             f"nothing to derange: the view of {view.coalition} holds no two messages of one round "
             f"and kind among {', '.join(sorted(wanted))}"
         )
@@ -201,7 +208,7 @@ def deranged_rows(
 
     Raises
     ------
-    ConfigurationError
+    NothingToDerangeError
         If no array of such messages has so many rows.
     """
     rng = _own_stream(rng, 3)
@@ -228,7 +235,7 @@ def deranged_rows(
         for m in view.messages
     )
     if not found:
-        raise ConfigurationError(
+        raise NothingToDerangeError(
             f"nothing to derange: the view of {view.coalition} holds no array of {rows} rows in "
             f"messages of kinds {', '.join(sorted(wanted))}"
         )

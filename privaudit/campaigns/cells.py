@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save
 
 from privaudit import __version__
 from privaudit.attacks.base import Attack, Guesses, Knowledge
-from privaudit.attacks.control import deranged
+from privaudit.attacks.control import NothingToDerangeError, deranged
 from privaudit.campaigns.fingerprints import fingerprint
 from privaudit.errors import PrivauditError, UnmetRequirementsError
 from privaudit.reports import replace_file
@@ -153,7 +153,8 @@ def measure(cell: Cell) -> Measurement:
     """Run attack, baseline and control, and score each.
 
     An attack whose requirements are not met is "not-applicable", one that raises is "failed";
-    both carry the reason, so that they become rows of the report.
+    both carry the reason, so that they become rows of the report. Where no control is possible the
+    figure has none, and the diagnostics say so.
     """
     started = time.perf_counter()
 
@@ -167,15 +168,14 @@ def measure(cell: Cell) -> Measurement:
         knowledge = cell.knowledge
         guesses = _of_targets(cell, cell.attack.run(view, knowledge=knowledge, rng=streams[0]))
         prior = _of_targets(cell, cell.attack.baseline(view, knowledge=knowledge, rng=streams[1]))
-        swapped = cell.control(view, kinds=cell.attack.reads, rng=streams[2])
-        control = _of_targets(cell, cell.attack.run(swapped, knowledge=knowledge, rng=streams[3]))
+        control = _control(cell, view, streams[2], streams[3])
         triples = tuple(
             ScoreTriple(
                 name,
                 unit,
                 scorer(guesses, cell.truth),
                 scorer(prior, cell.truth),
-                scorer(control, cell.truth),
+                None if control is None else scorer(control, cell.truth),
             )
             for name, scorer, unit in cell.scorers
         )
@@ -192,10 +192,25 @@ def measure(cell: Cell) -> Measurement:
         "measured",
         "",
         triples,
-        dict(guesses.diagnostics),
+        {**guesses.diagnostics, **({"without-control": 1.0} if control is None else {})},
         time.perf_counter() - started,
         kept,
     )
+
+
+def _control(
+    cell: Cell, view: View, treatment: np.random.Generator, rng: np.random.Generator
+) -> Guesses | None:
+    """Return what the attack guesses when whose message is whose is wrong.
+
+    None where there is nothing to exchange, a single message for one, or where the attack does not
+    run on what was exchanged: then it certainly does not succeed there.
+    """
+    try:
+        swapped = cell.control(view, kinds=cell.attack.reads, rng=treatment)
+        return _of_targets(cell, cell.attack.run(swapped, knowledge=cell.knowledge, rng=rng))
+    except (NothingToDerangeError, UnmetRequirementsError):
+        return None
 
 
 def _of_targets(cell: Cell, guesses: Guesses) -> Guesses:

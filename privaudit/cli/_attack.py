@@ -188,4 +188,5 @@ def _configured(name: str, settings: list[str] | None) -> Any:
     from privaudit import plugins
 
     given = dict(parse_assignment(text) for text in settings or ())
+    name = plugins.whole_name("attack", name)
     return constructed(plugins.load("attack", name), given, where=f"attack '{name}'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -179,13 +180,9 @@ def register(app: typer.Typer) -> None:
         kinds = [kind for kind in ("protocol", "attack") if name in plugins.available(kind)]
         if not kinds:
             # An attack's name without its family will do if only one has it.
-            last = [n for n in plugins.available("attack") if n.rsplit("/", 1)[-1] == name]
-            if len(last) == 1:
-                name, kinds = last[0], ["attack"]
-            elif last:
-                raise ConfigurationError(
-                    f"'{name}' may be {' or '.join(last)}; give the whole name"
-                )
+            whole = plugins.whole_name("attack", name)
+            if whole != name:
+                name, kinds = whole, ["attack"]
         if not kinds:
             known = [n for kind in ("protocol", "attack") for n in plugins.available(kind)]
             raise ConfigurationError(
@@ -195,13 +192,13 @@ def register(app: typer.Typer) -> None:
         for kind in kinds:
             thing = plugins.load(kind, name)
             typer.echo(f"{kind} {name}, version {thing.version}\n")
-            typer.echo(inspect.getdoc(thing) or "")
+            typer.echo(_plain(inspect.getdoc(thing) or ""))
             if kind == "attack":
                 typer.echo(f"\nrisk: {thing.risk}")
                 typer.echo(f"requires: {', '.join(sorted(thing.requires)) or 'nothing'}")
                 typer.echo(f"reads: {', '.join(thing.reads)}")
             else:
-                typer.echo("\n" + (inspect.getdoc(thing.Config) or ""))
+                _parameters(thing.Config)
 
     @app.command()
     def doctor(data_root: options.DataRoot = None, json: options.Json = False) -> None:
@@ -211,6 +208,27 @@ def register(app: typer.Typer) -> None:
             emit_json(facts)
             return
         table("environment", ("what", "value"), [(k, str(v)) for k, v in facts.items()])
+
+
+def _plain(text: str) -> str:
+    """Return a docstring as people read it: names of classes instead of references to them."""
+    return re.sub(r":\w+:`[~.\w]*?(\w+)`", r"\1", text).replace("``", "'")
+
+
+def _parameters(config: type[Any]) -> None:
+    """Print what each class of a configuration says of its parameters, then their defaults."""
+    for part in config.__mro__:
+        if hasattr(part, "model_fields") and not part.__module__.startswith("pydantic"):
+            typer.echo("\n" + _plain(inspect.getdoc(part) or ""))
+    fields = config.model_fields
+    table(
+        "parameters (-p NAME=VALUE)",
+        ("name", "default"),
+        [
+            (name, str(field.get_default(call_default_factory=True)))
+            for name, field in fields.items()
+        ],
+    )
 
 
 def _rows(view: Any) -> list[dict[str, Any]]:

@@ -174,7 +174,8 @@ def _encryption(findings: Sequence[Finding], run: RecordedRun) -> Iterator[Claim
     yield Claim(
         statement="PCSC ensures security against parameter leakage during similarity computation.",
         source="section 4 and 4.3",
-        verdict="not reproduced" if any(f.estimate.value > 0 for f in broken) else "reproduced",
+        # A vector recovered exactly, value by value, is proof by itself.
+        verdict="does not hold" if any(f.estimate.value > 0 for f in broken) else "not tested",
         evidence=(
             f"Over the runs of this audit {told}. {largest.n} models "
             f"({largest.setting.rsplit(', ', 1)[1]}) took {largest.seconds:.1f} s with the control "
