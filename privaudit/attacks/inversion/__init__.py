@@ -1,6 +1,7 @@
 """Gradient inversion: records from what users send of their gradients."""
 
 from privaudit.attacks.inversion.analytic import AnalyticInversion
+from privaudit.attacks.inversion.blind import BlindCoordinates, BlindMatching
 from privaudit.attacks.inversion.local_steps import LocalStepsInversion
 from privaudit.attacks.inversion.partial import (
     SortedValueMatching,
@@ -12,6 +13,8 @@ from privaudit.attacks.inversion.whole import CosineInversion, DeepLeakage
 
 __all__ = [
     "AnalyticInversion",
+    "BlindCoordinates",
+    "BlindMatching",
     "CosineInversion",
     "DeepLeakage",
     "LocalStepsInversion",

@@ -33,6 +33,9 @@ _SURPLUS = 4
 #: directions have zeros where both are off, on fewer rows.
 _EVEN = 0.6
 
+#: How many times as many choices are made as were needed for the first complete set.
+_AGAIN = 4
+
 _AT_ONCE = 4096
 
 
@@ -106,8 +109,8 @@ def _sparse_directions(space: Float64, *, tries: int, rng: np.random.Generator) 
     scaled = space[rows] / lengths[rows, None]
     kept = np.empty((0, rank))
     counts = np.empty(0, np.int64)
-    made = 0
-    while made < tries:
+    made, end = 0, tries
+    while made < end:
         size = min(_AT_ONCE, tries - made)
         chosen = rng.random((size, len(rows))).argpartition(rank - 1, axis=1)[:, : rank - 1]
         _, values, right = np.linalg.svd(scaled[chosen], full_matrices=True)
@@ -117,8 +120,9 @@ def _sparse_directions(space: Float64, *, tries: int, rng: np.random.Generator) 
         right, zeros = right[zeros >= rank + _SURPLUS], zeros[zeros >= rank + _SURPLUS]
         kept, counts = _independent(np.vstack([kept, right]), np.append(counts, zeros))
         made += size
-        if len(kept) == rank and counts.min() >= _EVEN * counts.max():
-            break
+        if end == tries and len(kept) == rank and counts.min() >= _EVEN * counts.max():
+            # A direction that is seldom met may still replace a mixture.
+            end = min(tries, _AGAIN * made)
     polished = [_polish(scaled, lengths[rows], direction) for direction in kept]
     return space @ np.array(polished).reshape(-1, rank).T
 

@@ -1,0 +1,353 @@
+"""The aggregation server alone: where its values lie, from what users have in common.
+
+The k important values of every user come in the order of one sequence pi^g that the aggregation
+server does not know. It sees the same unknown coordinates of all users, and that is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from privaudit.attacks.base import Guesses, Knowledge
+from privaudit.attacks.inference._simulation import TrainingParameters
+from privaudit.attacks.inversion._baseline import prior_guesses
+from privaudit.attacks.inversion._blind_groups import zero_sum_group
+from privaudit.attacks.inversion._blind_search import Placed, Placing
+from privaudit.attacks.inversion._blind_templates import Templates, learn_templates
+from privaudit.attacks.inversion._observations import (
+    PartialUpdates,
+    auxiliary_records,
+    declared_model,
+    granted_auxiliary,
+    important_values,
+    target_ids,
+)
+from privaudit.attacks.inversion._options import MatchingOptions, check_choice
+from privaudit.attacks.inversion._records import record_counts
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
+from privaudit.protocols.pa_cfl.kinds import DATASET_SIZE, IMPORTANT_VALUES
+from privaudit.transcript import Capability, View
+
+__all__ = ["PLACED", "BlindCoordinates", "BlindMatching", "Placement"]
+
+Start = Literal["values", "first-round"]
+
+#: Element type of a guess, one element an important value.
+PLACED = np.dtype([("coordinate", np.int64), ("value", np.float32)])
+
+_WHY = "simulated users, from which it learns what updates look like at each coordinate"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Where the columns of a round lie.
+
+    Attributes
+    ----------
+    users : tuple of str
+    round : int or None
+    values : ndarray of float32, shape (users, k)
+    coordinates : ndarray of int64, shape (k,)
+    confidence : ndarray of float64, shape (k,)
+        Probability of each coordinate, as the model has it.
+    histograms : ndarray of float64, shape (users, classes)
+        Label shares, rows sum to one.
+    diagnostics : mapping of str to float
+    """
+
+    users: tuple[str, ...]
+    round: int | None
+    values: npt.NDArray[np.float32]
+    coordinates: npt.NDArray[np.int64]
+    confidence: npt.NDArray[np.float64]
+    histograms: npt.NDArray[np.float64]
+    diagnostics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindCoordinates:
+    r"""Place the important values of all users at their coordinates, without :math:`\pi^g`.
+
+    1. The gradient at the logits is :math:`p - y` and sums to zero. The biases of the last layer
+       are therefore columns that sum to zero exactly, for every user; they are found by that, and
+       :math:`p - h` gives the label shares h up to the names of the classes.
+    2. Users are simulated with auxiliary records. A linear model of their updates at the most
+       important coordinates is fitted: class means, the main directions in which users of equal
+       labels differ, and noise.
+    3. The names of the classes are those under which the columns are likeliest.
+    4. Columns are assigned to coordinates softly and users' factors estimated, in turn, at a
+       falling temperature; a linear assignment ends it.
+
+    Where no group sums to zero, as late in training, when the biases are no longer long, the
+    search starts from the prior, which seldom succeeds. With ``start="first-round"`` it starts
+    from the label shares that the attack on the first round found at the public initial
+    parameters: users keep their records.
+
+    Attributes
+    ----------
+    round : int or None
+        The round to attack, at whose parameters updates were computed; None for the first.
+    start : {"values", "first-round"}
+    simulated_users, directions, candidates
+        See :func:`._blind_templates.learn_templates`.
+    starts : int
+        Random orders of the classes to descend from, at most.
+    evaluations : int
+        Orders of the classes whose cost is computed, at most.
+    records : int, optional
+        Records of each user, if declared; otherwise what users told the aggregation server.
+    most_records : int
+        Users with more are refused.
+    """
+
+    round: int | None = None
+    start: Start = "values"
+    simulated_users: int = 240
+    directions: int = 30
+    candidates: int = 4
+    starts: int = 12
+    evaluations: int = 6000
+    records: int | None = None
+    most_records: int = 100_000
+
+    name: ClassVar[str] = "inversion/blind-coordinates"
+    version: ClassVar[str] = "1"
+    risk: ClassVar[str] = "reconstruction"
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            Capability.MODEL_ARCHITECTURE,
+            Capability.MODEL_PARAMETERS,
+            Capability.TRAINING_PARAMETERS,
+            Capability.AUXILIARY_DATA,
+        }
+    )
+    reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES, DATASET_SIZE)
+
+    def __post_init__(self) -> None:
+        check_choice("start", self.start, get_args(Start))
+        for name in ("simulated_users", "candidates", "starts", "evaluations"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.directions < 0:
+            raise ConfigurationError(f"directions must not be negative, got {self.directions}")
+
+    def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Place the values of every user outside the coalition.
+
+        Returns
+        -------
+        Guesses
+            Targets ``"user-i/round-t"``; values of dtype ``PLACED``, shape (k,), in the order in
+            which they were sent; scores are the mean confidence in the coordinates, the same for
+            all users because the coordinates are.
+
+        Raises
+        ------
+        UnmetRequirementsError
+            If a capability, declared knowledge, the values or the sizes of users are missing.
+        InvalidDataError
+            If values are malformed.
+        """
+        placed = self.place(view, knowledge=knowledge, rng=rng)
+        return _guesses(placed)
+
+    def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Place values by their rank alone, at the coordinates that matter to simulated users."""
+        seen, chosen, templates = self._learned(view, knowledge, self.round, rng)
+        k = seen.values.shape[1]
+        return _guesses(
+            Placement(
+                seen.users,
+                chosen,
+                seen.values,
+                templates.coordinates[:k],
+                np.zeros(k),
+                np.tile(templates.mean[: templates.classes], (len(seen.users), 1)),
+                {},
+            )
+        )
+
+    def place(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Placement:
+        """Return where the columns lie and what the users' labels are; errors as :meth:`run`."""
+        earlier: Placement | None = None
+        if self.start == "first-round":
+            earlier = self._first_round(view, knowledge, rng)
+        seen, chosen, templates = self._learned(view, knowledge, self.round, rng)
+        placing = Placing(seen.values.astype(np.float64), templates)
+        diagnostics: dict[str, float] = {"candidates": float(len(templates.coordinates))}
+        if earlier is not None:
+            known = dict(zip(earlier.users, earlier.histograms, strict=True))
+            missing = [user for user in seen.users if user not in known]
+            if missing:
+                raise UnmetRequirementsError(
+                    f"attack '{self.name}': '{missing[0]}' sent no values in the first round"
+                )
+            shares = np.stack([known[user] for user in seen.users])
+            placed = placing.place(placing.of_histograms(shares), near=True)
+        else:
+            placed = self._from_values(placing, seen, templates, diagnostics, rng)
+        return _placement(seen, chosen, templates, placed, diagnostics)
+
+    def _from_values(
+        self,
+        placing: Placing,
+        seen: PartialUpdates,
+        templates: Templates,
+        diagnostics: dict[str, float],
+        rng: np.random.Generator,
+    ) -> Placed:
+        group = zero_sum_group(seen.values.astype(np.float64), templates.classes)
+        diagnostics["zero-sum groups"] = float(group is not None)
+        if group is None:
+            return placing.place(placing.prior(), near=False)
+        named = placing.relabel(
+            group.columns, starts=self.starts, evaluations=self.evaluations, rng=rng
+        )
+        diagnostics |= {
+            "zero-sum residual": group.residual,
+            "orders scored": float(named.evaluations),
+            "starts": float(named.starts),
+            "cost of the order": named.cost,
+        }
+        if np.isfinite(named.runner_up):
+            diagnostics["cost of the next order"] = named.runner_up
+        return placing.place(placing.of_group(group.columns, named.order), near=True)
+
+    def _first_round(self, view: View, knowledge: Knowledge, rng: np.random.Generator) -> Placement:
+        initial = view.public_arrays.get("initial-parameters")
+        rounds = view.rounds(IMPORTANT_VALUES)
+        if initial is None or not rounds:
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' with start 'first-round' needs the public array "
+                f"'initial-parameters' and '{IMPORTANT_VALUES}' of a first round"
+            )
+        first = replace(self, round=rounds[0], start="values")
+        at_start = replace(knowledge, parameters=np.asarray(initial, np.float32))
+        return first.place(view, knowledge=at_start, rng=rng)
+
+    def _learned(
+        self, view: View, knowledge: Knowledge, round: int | None, rng: np.random.Generator
+    ) -> tuple[PartialUpdates, int | None, Templates]:
+        view.require(self.requires, attack=self.name)
+        _, parameters = declared_model(knowledge, attack=self.name)
+        auxiliary_records(view, knowledge, attack=self.name, why=_WHY)
+        rounds = view.rounds(IMPORTANT_VALUES)
+        chosen = round if round is not None else next(iter(rounds), None)
+        if round is not None:
+            view = replace(
+                view,
+                messages=tuple(
+                    m for m in view.messages if m.kind != IMPORTANT_VALUES or m.round == round
+                ),
+            )
+        seen = important_values(view, dimension=len(parameters), attack=self.name, placed=False)
+        templates = learn_templates(
+            knowledge,
+            users=len(seen.users),
+            k=seen.values.shape[1],
+            records=record_counts(view, seen.users, options=self, attack=self.name),
+            training=TrainingParameters.of(view),
+            simulated_users=self.simulated_users,
+            directions=self.directions,
+            candidates=self.candidates,
+            rng=rng,
+        )
+        return seen, chosen, templates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindMatching(MatchingOptions):
+    """Reconstruct records from the aggregation server's values, without pi^g.
+
+    Places the values as :class:`BlindCoordinates` does, and matches those that are surely placed as
+    :class:`privaudit.attacks.inversion.TopKMatching` does.
+
+    Attributes
+    ----------
+    placing : BlindCoordinates
+    confidence : float
+        Values whose coordinate is less probable are left out; at least one in ten is kept.
+    """
+
+    name: ClassVar[str] = "inversion/blind-top-k"
+    version: ClassVar[str] = "1"
+    risk: ClassVar[str] = "reconstruction"
+    requires: ClassVar[frozenset[Capability]] = BlindCoordinates.requires | {
+        Capability.SINGLE_LOCAL_STEP
+    }
+    reads: ClassVar[tuple[str, ...]] = BlindCoordinates.reads
+
+    placing: BlindCoordinates = field(default_factory=BlindCoordinates)
+    confidence: float = 0.5
+
+    def __post_init__(self) -> None:
+        MatchingOptions.__post_init__(self)
+        if not 0 <= self.confidence <= 1:
+            raise ConfigurationError(f"confidence must be in [0, 1], got {self.confidence}")
+
+    def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Reconstruct the records of every user; errors as :meth:`BlindCoordinates.run`."""
+        view.require(self.requires, attack=self.name)
+        placed = self.placing.place(view, knowledge=knowledge, rng=rng)
+        from privaudit.attacks.inversion._partial import match
+
+        order = np.argsort(-placed.confidence, kind="stable")
+        sure = int((placed.confidence >= self.confidence).sum())
+        kept = np.sort(order[: max(sure, len(order) // 10, 1)])
+        seen = PartialUpdates(
+            placed.users,
+            placed.values[:, kept],
+            np.tile(placed.coordinates[kept], (len(placed.users), 1)),
+        )
+        auxiliary = granted_auxiliary(view, knowledge, options=self, attack=self.name)
+        counts = record_counts(view, seen.users, options=self, attack=self.name)
+        guesses = match(self, knowledge, seen, counts, auxiliary, zero_fill=False, rng=rng)
+        extra = {"values kept": float(len(kept)), **placed.diagnostics}
+        return replace(guesses, diagnostics={**guesses.diagnostics, **extra})
+
+    def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
+        """Guess the mean auxiliary image, or grey, for the same targets."""
+        users = target_ids(view, IMPORTANT_VALUES, attack=self.name)
+        return prior_guesses(view, users, knowledge=knowledge, options=self, attack=self.name)
+
+
+def _placement(
+    seen: PartialUpdates,
+    chosen: int | None,
+    templates: Templates,
+    placed: Placed,
+    diagnostics: dict[str, float],
+) -> Placement:
+    shares = np.clip(placed.factors.mean[:, : templates.classes], 0, None)
+    shares[shares.sum(1) == 0] = 1.0
+    diagnostics["cost"] = placed.cost
+    diagnostics["mean confidence"] = float(placed.confidence.mean())
+    return Placement(
+        seen.users,
+        chosen,
+        seen.values,
+        templates.coordinates[placed.candidates],
+        placed.confidence,
+        shares / shares.sum(1, keepdims=True),
+        diagnostics,
+    )
+
+
+def _guesses(placed: Placement) -> Guesses:
+    values = []
+    for own in placed.values:
+        value = np.empty(len(own), PLACED)
+        value["coordinate"], value["value"] = placed.coordinates, own
+        values.append(value)
+    suffix = "" if placed.round is None else f"/round-{placed.round}"
+    return Guesses(
+        target_ids=tuple(f"{user}{suffix}" for user in placed.users),
+        values=tuple(values),
+        scores=np.full(len(placed.users), float(placed.confidence.mean())),
+        diagnostics=placed.diagnostics,
+    )
