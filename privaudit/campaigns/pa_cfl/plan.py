@@ -201,7 +201,7 @@ def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iter
             ),
             "inversion of training updates",
             f"Records from training updates ({label})",
-            "Gradient inversion needs an update that is one gradient of one record.",
+            "Gradient inversion needs an update that is one gradient.",
         )
 
 
