@@ -97,6 +97,8 @@ def linking_cell(
         (kind,) = kinds
         hidden, users = pseudonymise(transcript, kind=kind, round=probe, rng=rng)
         truth = linking_truth(transcript, users)
+    # A colluding user knows its own pseudonym.
+    others = frozenset(name for name, user in users.items() if user not in coalition.members)
     treated = ":".join((*kinds, str(probe), str(seed), *(() if defence is None else defence[:1])))
     return Cell(
         attack=attack,
@@ -109,6 +111,7 @@ def linking_cell(
         scorers=(("link accuracy", link_accuracy, "proportion"),),
         setting=setting,
         seed=seed,
+        targets=None if len(others) == len(users) else others,
     )
 
 

@@ -287,11 +287,10 @@ def _targets(view: View, reports: list[_Report]) -> tuple[PartyId, ...]:
 def _shift(score: Float64, information: Float64, deviation: float) -> Float64:
     """Return by how much the shares' posterior mean differs from the prior's."""
     precision = information + np.eye(len(score)) / deviation**2
-    result: Float64 = np.linalg.solve(precision, score)
-    return result
+    return np.asarray(np.linalg.solve(precision, score), dtype=np.float64)
 
 
 def _posterior(score: Float64, information: Float64, prior: Float64, deviation: float) -> Float64:
     """Return the posterior mean of the shares, clipped at zero and made to sum to one."""
-    shares = np.maximum(prior + _shift(score, information, deviation), 0.0)
+    shares: Float64 = np.maximum(prior + _shift(score, information, deviation), 0.0)
     return shares / shares.sum() if shares.sum() > 0 else prior

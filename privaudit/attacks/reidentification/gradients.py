@@ -204,9 +204,8 @@ class GradientLinking:
 
 
 def _sent(view: View, kind: str, round: int) -> tuple[Message, ...]:
-    return tuple(
-        m for m in view.select(kind, round=round) if m.sender not in view.coalition.members
-    )
+    # Those of the coalition's own users are known too: whoever they are, others are not.
+    return view.select(kind, round=round)
 
 
 def _norm(vector: Float64) -> float:

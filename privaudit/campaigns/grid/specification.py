@@ -23,8 +23,8 @@ from privaudit.attacks.base import Attack
 from privaudit.attacks.indices import PRESETS
 from privaudit.campaigns.cells import Cell, Measurement, measure
 from privaudit.campaigns.linking import linkable_rounds, linking_cell, links_rounds
-from privaudit.campaigns.membership import membership_cell
 from privaudit.campaigns.measurements import measurement_to_json
+from privaudit.campaigns.membership import membership_cell
 from privaudit.campaigns.planned import attack_cell
 from privaudit.campaigns.pq_mds.adversaries import Numbers, adversary_cell, fitting_numbers
 from privaudit.campaigns.runs import RecordedRun, recorded
