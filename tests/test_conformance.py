@@ -15,6 +15,7 @@ from privaudit._conformance.digests import digest_guesses
 from privaudit.attacks.base import Attack, Knowledge
 from privaudit.attacks.control import deranged, pseudonymise
 from privaudit.attacks.inference import inject_probes
+from privaudit.attacks.inversion import BlindCoordinates
 from privaudit.attacks.pseudonyms import pseudonymise_round
 from privaudit.campaigns.membership import membership_experiment
 from privaudit.datasets import load_dataset
@@ -39,6 +40,7 @@ from privaudit.transcript import (
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
 MODEL = ModelSpec("lenet", (1, 8, 8), 10)
 BRIEF: dict[str, Any] = {"iterations": 3}
+BLIND: dict[str, Any] = {"simulated_users": 20, "starts": 1, "evaluations": 20}
 
 
 @cache
@@ -182,6 +184,13 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     "inversion/rank-profile": [(BRIEF | {"profile_records": 10}, "pa-cfl", (MS,))],
     "inversion/analytic": [(BRIEF | {"feature_iterations": 3}, "fedavg", (SERVER,))],
     "inversion/local-steps": [(BRIEF, "fedavg", (SERVER,)), (BRIEF, few_steps, (SERVER,))],
+    "inversion/blind-coordinates": [
+        (BLIND, "pa-cfl", (AS,)),
+        (BLIND | {"round": 2, "start": "first-round"}, training, (AS,)),
+    ],
+    "inversion/blind-top-k": [(BRIEF | {"placing": BlindCoordinates(**BLIND)}, "pa-cfl", (AS,))],
+    "inference/zero-sum-labels": [({}, "pa-cfl", (AS,))],
+    "inference/labels-from-values": [({"placing": BlindCoordinates(**BLIND)}, training, (AS,))],
     "inference/labels-from-permutation": [
         ({}, "pa-cfl", (MS,)),
         ({"simulated_users": 5, "records": (20,)}, training, (MS,)),
@@ -280,7 +289,7 @@ ELSEWHERE = {
     "reconstruction/similarity": "test_similarity_inference.py",
     "reidentification/similarity": "test_similarity_attacks.py",
 }
-PROTOCOLS_ELSEWHERE = {"disue": "test_disue_run.py", "pq-mds": "test_pq_mds_run.py"}
+PROTOCOLS_ELSEWHERE = {"disue": "test_disue_run.py", "pq-mds": "test_pq_mds_recording.py"}
 
 
 def test_there_is_a_case_for_every_registered_attack() -> None:

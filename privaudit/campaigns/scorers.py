@@ -11,12 +11,14 @@ from privaudit.attacks.inference import PropertyInference
 from privaudit.campaigns.cells import Scorer
 from privaudit.campaigns.records import record_scorers
 from privaudit.campaigns.runs import RecordedRun
+from privaudit.scoring.coordinates import coordinate_accuracy, placed_energy
 from privaudit.scoring.labels import dominant_label, label_accuracy, label_overlap
 from privaudit.scoring.linking import link_accuracy
 from privaudit.scoring.membership import auc_scores, hit_scores
 from privaudit.scoring.properties import majority_accuracy, share_error
 from privaudit.scoring.reconstruction import identification, psnr, ssim
 from privaudit.scoring.recovered import all_exact, exact_fraction, relative_error
+from privaudit.scoring.relabelled import relabelled_total_variation
 from privaudit.scoring.vectors import cosine_beyond, vector_cosine
 
 __all__ = [
@@ -101,6 +103,14 @@ def model_scorers(*, name: str, reference: str) -> Named:
     )
 
 
+def coordinate_scorers() -> Named:
+    """Return the scores of values that were placed at coordinates."""
+    return (
+        ("coordinate accuracy", coordinate_accuracy, "proportion"),
+        ("energy placed rightly", placed_energy, ""),
+    )
+
+
 def vector_scorers(run: RecordedRun) -> Named:
     """Return the scores of rebuilt directions, beyond what all clients have in common."""
     initial = run.transcript.public_arrays.get("initial-parameters")
@@ -117,6 +127,10 @@ def scorers_for(attack: Attack, run: RecordedRun) -> Named:
     family, _, _ = attack.name.partition("/")
     if family == "indices":
         return record_scorers(attack)
+    if attack.name == "inversion/blind-coordinates":
+        return coordinate_scorers()
+    if attack.name == "inference/zero-sum-labels":
+        return (("total variation, best naming", relabelled_total_variation, ""),)
     if family == "inversion" or attack.name == "cryptanalysis/pcsc-inversion":
         return image_scorers(run)
     if attack.name == "reconstruction/similarity-gram":

@@ -1,6 +1,7 @@
 """Attacks that infer attributes of users' data."""
 
 from privaudit.attacks.inference.aggregate import LabelsFromLoneModel
+from privaudit.attacks.inference.blind import LabelsFromValues, LabelsFromZeroSums
 from privaudit.attacks.inference.counts import LabelsFromCounts
 from privaudit.attacks.inference.labels import LabelsFromPermutation
 from privaudit.attacks.inference.membership import UpdateMembership
@@ -20,6 +21,8 @@ __all__ = [
     "LabelsFromNoisedRemainder",
     "LabelsFromPermutation",
     "LabelsFromSimilarity",
+    "LabelsFromValues",
+    "LabelsFromZeroSums",
     "PropertyInference",
     "UpdateMembership",
     "inject_probes",

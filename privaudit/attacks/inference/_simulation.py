@@ -16,7 +16,7 @@ from privaudit.models import build
 from privaudit.protocols.training import UpdateKind, local_update
 from privaudit.transcript import View
 
-__all__ = ["SimulatedUsers", "TrainingParameters", "simulate_users"]
+__all__ = ["SimulatedUsers", "TrainingParameters", "draw_user", "simulate_users"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,9 @@ def simulate_users(
         raise ConfigurationError("simulating users needs a model, parameters and auxiliary data")
     model = build(model_spec, seed=0)
     classes = model_spec.classes
-    by_label = [np.flatnonzero(auxiliary.labels == c) for c in range(classes)]
-    present = np.array([len(index) > 0 for index in by_label])
     sequences, histograms = [], []
     for _ in range(count):
-        user = _draw(auxiliary, by_label, present, int(rng.choice(records)), rng=rng)
+        user = draw_user(auxiliary, classes, int(rng.choice(records)), rng=rng)
         update = local_update(
             model,
             user.images,
@@ -126,14 +124,16 @@ def simulate_users(
     return SimulatedUsers(np.stack(sequences), np.stack(histograms))
 
 
-def _draw(
-    auxiliary: LabelledImages,
-    by_label: Sequence[npt.NDArray[np.int64]],
-    present: npt.NDArray[np.bool_],
-    records: int,
-    *,
-    rng: np.random.Generator,
+def draw_user(
+    auxiliary: LabelledImages, classes: int, records: int, *, rng: np.random.Generator
 ) -> LabelledImages:
+    """Draw the records of one user, with replacement within a label.
+
+    Label shares are Dirichlet with a concentration that is log-uniform in [0.05, 10], over the
+    classes that the auxiliary records hold.
+    """
+    by_label = [np.flatnonzero(auxiliary.labels == c) for c in range(classes)]
+    present = np.array([len(index) > 0 for index in by_label])
     concentration = np.exp(rng.uniform(np.log(0.05), np.log(10.0)))
     shares = np.zeros(len(by_label))
     shares[present] = rng.dirichlet(np.full(int(present.sum()), concentration))

@@ -15,8 +15,9 @@ __all__ = ["ZeroSumGroup", "zero_sum_group"]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-#: Sums of float32 columns that vanish do so to this share of the columns' norm.
-_EXACT = 1e-5
+#: Sums of float32 columns that vanish do so to this share of the columns' norm, also where updates
+#: are differences of parameters.
+_EXACT = 1e-4
 
 #: Halves of a group that are listed; 24 columns for ten classes.
 _HALVES = 60_000
@@ -104,18 +105,20 @@ def _search(values: Float64, classes: int) -> ZeroSumGroup | None:
     count = values.shape[1]
     if count < classes:
         return None
-    # One direction tells the halves apart; what agrees by chance fails the check of all entries.
-    line = np.random.default_rng(0).normal(size=len(values)) @ values
     low = np.array(list(combinations(range(count), classes // 2)), np.int64)
     high = np.array(list(combinations(range(count), classes - classes // 2)), np.int64)
-    wanted, sums = line[low].sum(1), -line[high].sum(1)
-    order = np.argsort(sums, kind="stable")
-    slack = _EXACT * float(np.abs(line).max())
-    first = np.searchsorted(sums[order], wanted - slack)
-    last = np.searchsorted(sums[order], wanted + slack)
+    # Sums of halves are compared along one direction, what agrees there along another, and what
+    # agrees there too in all entries.
+    lines = np.random.default_rng(0).normal(size=(2, len(values))) @ values
+    wanted, sums = lines[:, low].sum(2), -lines[:, high].sum(2)
+    slack = _EXACT * np.abs(lines).max(1)
+    order = np.argsort(sums[0], kind="stable")
+    first = np.searchsorted(sums[0, order], wanted[0] - slack[0])
+    last = np.searchsorted(sums[0, order], wanted[0] + slack[0])
     best: tuple[float, ZeroSumGroup] | None = None
     for one in np.flatnonzero(last > first):
-        for other in order[first[one] : last[one]]:
+        near = order[first[one] : last[one]]
+        for other in near[np.abs(sums[1, near] - wanted[1, one]) <= slack[1]]:
             columns = np.union1d(low[one], high[other])
             if len(columns) < classes:
                 continue
