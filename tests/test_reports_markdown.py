@@ -14,8 +14,9 @@ from reports_hostile import hostile_report
 from reports_sample import sample_report
 
 from privaudit.reports import render_markdown
+from privaudit.reports._document import Cell, Column, Table
 from privaudit.reports._format import visible
-from privaudit.reports._markdown import WIDTH, escape
+from privaudit.reports._markdown import WIDTH, _table, escape
 from privaudit.reports.model import AuditReport
 
 
@@ -88,6 +89,13 @@ def test_both_parts_are_there_and_images_are_named() -> None:
     assert "iVBORw0KGgo" not in text
     for command in report.reproduce:
         assert command in second
+
+
+def test_a_sentence_in_the_last_cell_of_a_row_ends_once() -> None:
+    column, sentence = Column("adversary"), "The server looks at " + "what it receives " * 8
+    rows = tuple((Cell("server"), Cell(sentence.strip() + end)) for end in (".", "", "?"))
+    text = re.sub(r"\s+", " ", "".join(_table(Table("t", "t", (Column("model"), column), rows))))
+    assert re.findall(r"what it receives([.?]+)", text) == [".", ".", "?"]
 
 
 def test_every_target_has_its_figure() -> None:

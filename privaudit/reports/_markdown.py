@@ -76,6 +76,11 @@ def _item(text: str, label: str = "") -> str:
     return _wrapped(escape(text), first="- ", rest="  ")
 
 
+def _ended(text: str) -> str:
+    """Return a text with a full stop at its end, unless it has one already."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def _list(items: Iterable[str]) -> str:
     return "\n".join(_item(item) for item in items)
 
@@ -100,7 +105,7 @@ def _opening(opening: Opening) -> Iterable[str]:
         yield _paragraph(headline.coalition)
         for measured in headline.measured:
             facts = "; ".join(f"{name}: {fact}" for name, fact in measured.facts)
-            yield _item(f"{facts}.", measured.title)
+            yield _item(_ended(facts), measured.title)
     yield _paragraph(opening.ranges)
     yield "\n".join(_item(words, verdict) for verdict, words in VERDICT_WORDS.items())
     yield "## Privacy budget"
@@ -207,12 +212,12 @@ def _record(table: Table, row: Sequence[Cell]) -> str:
     """Return a row as an item of a list: its name, then each column with its value."""
     named = zip(table.columns[1:], row[1:], strict=True)
     values = "; ".join(f"{column.name}: {cell.text}" for column, cell in named if cell.text)
-    return _item(f"{values}.", row[0].text)
+    return _item(_ended(values), row[0].text)
 
 
 def _run_in(table: Table) -> Iterable[str]:
     """Return a table of two columns as one paragraph: hundreds of targets stay a few lines."""
     yield f"### {escape(table.caption)}"
-    yield _paragraph(f"{'; '.join(f'{row[0].text}: {row[1].text}' for row in table.rows)}.")
+    yield _paragraph(_ended("; ".join(f"{row[0].text}: {row[1].text}" for row in table.rows)))
     if table.note:
         yield _paragraph(table.note)
