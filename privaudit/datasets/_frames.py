@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,12 +82,7 @@ def read_frame(path: Path, missing_values: Sequence[str]) -> Frame:
     names = [str(column) for column in frame.columns]
     if len(frame) == 0 or not names:
         raise InvalidDataError(f"{path} has {len(frame)} rows and {len(names)} columns")
-    if len(names) > MOST_COLUMNS:
-        raise InvalidDataError(f"{path} has {len(names)} columns; at most {MOST_COLUMNS} are read")
-    for name in names:
-        if not name.strip() or names.count(name) > 1:
-            problem = "without a name" if not name.strip() else f"'{name}' twice"
-            raise InvalidDataError(f"{path} has a column {problem}: name each column once")
+    _check_names(path, names)
     columns = {n: _series(frame.iloc[:, i], missing_values) for i, n in enumerate(names)}
     return Frame(path.name, len(frame), columns)
 
@@ -102,20 +98,33 @@ def _csv(path: Path, pandas: Any, missing_values: Sequence[str]) -> Any:
         text = stream.read(MOST_BYTES + 1)
     if len(text) > MOST_BYTES:
         raise InvalidDataError(f"{path} holds more than {MOST_BYTES} bytes of text")
-    header = text.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").strip("\r")
     # pandas renames a column that occurs twice; the header is read to notice it.
-    names = next(csv.reader([header], skipinitialspace=True), [])
-    for name in names:
-        if not name.strip() or names.count(name) > 1:
-            problem = "without a name" if not name.strip() else f"'{name}' twice"
-            raise InvalidDataError(f"{path} has a column {problem}: name each column once")
-    return pandas.read_csv(
+    lines = io.TextIOWrapper(io.BytesIO(text), "utf-8-sig", errors="replace", newline="")
+    try:
+        names = next((row for row in csv.reader(lines, skipinitialspace=True) if row), [])
+    except csv.Error as error:
+        raise InvalidDataError(f"{path} cannot be read: header: {error}") from error
+    _check_names(path, names)
+    frame = pandas.read_csv(
         io.BytesIO(text),
         na_values=list(missing_values),
         skipinitialspace=True,
         low_memory=False,
         encoding="utf-8-sig",
     )
+    if len(frame.columns) != len(names) or not frame.index.equals(pandas.RangeIndex(len(frame))):
+        # pandas takes the first values of such rows for their names, and shifts all others.
+        raise InvalidDataError(f"{path}: rows have more values than the header's {len(names)}")
+    return frame
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if len(names) > MOST_COLUMNS:
+        raise InvalidDataError(f"{path} has {len(names)} columns; at most {MOST_COLUMNS} are read")
+    for name, count in Counter(names).items():
+        if not name.strip() or count > 1:
+            problem = "without a name" if not name.strip() else f"'{name}' twice"
+            raise InvalidDataError(f"{path} has a column {problem}: name each column once")
 
 
 def _parquet(path: Path) -> Any:

@@ -41,6 +41,10 @@ class Column:
     source: str = ""
 
 
+#: Largest magnitude: sums of squared differences of such values are still finite in float32.
+LARGEST_VALUE = 1e16
+
+
 def _check_features(features: Features, columns: Sequence[Column], *, what: str) -> None:
     if features.ndim != 2 or features.dtype != np.float32:
         raise InvalidDataError(
@@ -122,6 +126,14 @@ class VerticalParty:
 
     def __post_init__(self) -> None:
         _check_features(self.features, self.columns, what=f"party '{self.party}'")
+        large = np.abs(self.features) > LARGEST_VALUE
+        if large.any():
+            row, column = np.argwhere(large)[0]
+            raise InvalidDataError(
+                f"column '{self.columns[column].name}' of party '{self.party}' holds "
+                f"{self.features[row, column]:g} in row {row}: squares of values beyond "
+                f"{LARGEST_VALUE:g} overflow; scale the columns, or drop this one"
+            )
         if self.ids.shape != (len(self.features),):
             raise AlignmentError(
                 f"party '{self.party}' has {len(self.features)} rows and ids of shape "
