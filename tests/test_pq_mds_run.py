@@ -278,7 +278,10 @@ def test_a_categorical_with_more_levels_than_codewords_is_named() -> None:
         ({"subspaces": 40}, "party 'party-1' has 32 columns, too few for 40 subspaces"),
         ({"subspaces": (4, 40)}, "party 'party-2' has 32 columns"),
         ({"subspaces": (4, 4, 4)}, "for 3 parties; the data have 2: party-1, party-2"),
-        ({"subspaces": 5, "layout": "equal"}, "32 columns leave 2 over 5 subspaces"),
+        (
+            {"subspaces": 5, "layout": "equal"},
+            "32 columns of party 'party-1' are not divisible by 5",
+        ),
         ({"clusters": 401}, "clusters must be at most the number of rows, 400; got 401"),
     ],
 )

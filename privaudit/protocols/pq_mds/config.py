@@ -139,7 +139,8 @@ class PQMDSConfig(BaseModel):
         Raises
         ------
         ConfigurationError
-            If there is not one number a party, or a party has fewer columns; names the party.
+            If there is not one number a party, or a party has fewer columns, or layout ``equal``
+            leaves a remainder; names the party.
         """
         if self.subspaces is None:
             numbers = tuple(min(_SUBSPACES, held) for held in columns)
@@ -157,5 +158,10 @@ class PQMDSConfig(BaseModel):
                 raise ConfigurationError(
                     f"party '{party}' has {held} columns, too few for {number} subspaces: give "
                     "fewer, for each party with subspaces = [M1, M2, ...]"
+                )
+            if self.layout == "equal" and held % number:
+                raise ConfigurationError(
+                    f"layout 'equal': the {held} columns of party '{party}' are not divisible by "
+                    f"{number} subspaces: use layout 'contiguous', or other subspaces"
                 )
         return numbers
