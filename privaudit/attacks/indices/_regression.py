@@ -227,13 +227,17 @@ def _gp(pairs: Pairs) -> Predictor:
     """Kernel ridge regression (the mean of a Gaussian process), chosen by leave-one-out.
 
     The Gaussian kernel's width is a multiple of the median distance of the pairs; more than
-    ``LARGEST_KERNEL`` pairs are thinned evenly.
+    ``LARGEST_KERNEL`` pairs are thinned evenly. Pairs of the same indices count as one, of so much
+    weight: the map is the same, but all of them are left out together. Left out one by one, few
+    codes would be fitted as closely as may be, and the map go astray between them.
     """
-    thin = pairs
-    if len(pairs) > LARGEST_KERNEL:
-        thin = pairs.take(np.linspace(0, len(pairs) - 1, LARGEST_KERNEL).astype(np.int64))
-    x, mean = thin.indices, thin.records.mean(axis=0)
-    y = thin.records - mean
+    thin, weight = _merged(pairs)
+    if len(thin) > LARGEST_KERNEL:
+        kept = np.linspace(0, len(thin) - 1, LARGEST_KERNEL).astype(np.int64)
+        thin, weight = thin.take(kept), weight[kept]
+    x, root = thin.indices, np.sqrt(weight)[:, None]
+    mean = np.average(thin.records, axis=0, weights=weight)
+    y = root * (thin.records - mean)
     square = _squared_distances(x, x)
     median = float(np.median(square[~np.eye(len(x), dtype=bool)])) if len(x) > 1 else 0.0
     if median == 0:
@@ -244,7 +248,7 @@ def _gp(pairs: Pairs) -> Predictor:
     best: tuple[float, float, Table, Table] | None = None
     for width in _WIDTHS:
         gamma = 1.0 / (2 * width**2 * median)
-        values, vectors = np.linalg.eigh(np.exp(-gamma * square))
+        values, vectors = np.linalg.eigh(root * np.exp(-gamma * square) * root.T)
         rotated = vectors.T @ leading
         for penalty in _PENALTIES[_PENALTIES <= 10.0]:
             inverse = 1.0 / (np.maximum(values, 0.0) + penalty)
@@ -255,7 +259,7 @@ def _gp(pairs: Pairs) -> Predictor:
                 best = error, gamma, vectors, inverse
     assert best is not None
     _, gamma, vectors, inverse = best
-    weights = vectors @ (inverse[:, None] * (vectors.T @ y))
+    weights = root * (vectors @ (inverse[:, None] * (vectors.T @ y)))
 
     def predict(indices: Table) -> Table:
         result = np.empty((len(indices), mean.size))
@@ -267,6 +271,19 @@ def _gp(pairs: Pairs) -> Predictor:
         return result
 
     return predict
+
+
+def _merged(pairs: Pairs) -> tuple[Pairs, Table]:
+    """Return one pair, the mean, for all that share their indices, and how many those were."""
+    codes, _ = relabelled(pairs.indices)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    if len(first) == len(pairs):
+        return pairs, np.ones(len(pairs))
+    place = np.argsort(np.argsort(first))
+    means, count = group_mean(place[inverse], pairs.records, len(first))
+    one = pairs.take(np.sort(first))
+    merged = Pairs(one.indices, means, pairs.subspaces, pairs.layout, pairs.fallback)
+    return merged, np.asarray(count, dtype=np.float64)
 
 
 def _squared_distances(a: Table, b: Table) -> Table:

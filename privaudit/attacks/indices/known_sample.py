@@ -111,14 +111,16 @@ class KnownSampleReconstruction:
             observed.indices[at], known.records, observed.subspaces, layout, self.fallback
         )
         diagnostics = {"known-rows": float(len(at)), "layout-assigned": float(assigned)}
+        own, features = own_columns(view)
         if self.method == "auto":
-            method, errors = choose_by_folds(pairs, _CHOICE, rng=rng)
+            # The coalition's own columns need no guess, and others' indices do not determine them.
+            wanted = np.setdiff1d(np.arange(known.records.shape[1]), own)
+            method, errors = choose_by_folds(pairs, _CHOICE, rng=rng, columns=wanted)
             diagnostics |= {f"fold-error/{name}": error for name, error in errors.items()}
         else:
             method = self.method
         rest = np.delete(np.arange(len(observed.ids)), at)
         values = predict_rows(fit(method, pairs), observed.indices[rest], known.records.shape[1])
-        own, features = own_columns(view)
         values[:, own] = features[rest] if own.size else values[:, own]
         return guesses_of_rows(
             observed.ids[rest], values, _familiar(observed, at)[rest], diagnostics

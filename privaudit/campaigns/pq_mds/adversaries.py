@@ -247,6 +247,10 @@ def declared_cell(
             keep=True,
             metrics=None,
         )
+    if "ids" not in run.truth.targets.get(kinds.ROWS, {}):
+        raise UnmetRequirementsError(
+            f"attack '{attack.name}' reads runs of pq-mds; the truth of this run names no rows"
+        )
     rows = len(run.truth.get(kinds.ROWS, "ids"))
     known, persons = fitting_numbers(rows, known=100, persons=150)
     numbers = Numbers(known, persons, rows, None, 1, seed)
