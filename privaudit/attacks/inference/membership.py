@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -61,7 +61,7 @@ class UpdateMembership:
     Attributes
     ----------
     method : {"loss", "loss-change", "gradient-alignment", "matched-filter", "likelihood-ratio"}
-    statistic : {"loss-change", "gradient-alignment"}
+    statistic : {"loss-change", "gradient-alignment", "matched-filter"}
         Of which ``likelihood-ratio`` takes the likelihood.
     shadows : int
         Shadow users a user and round.
@@ -74,7 +74,7 @@ class UpdateMembership:
     method: Literal[
         "loss", "loss-change", "gradient-alignment", "matched-filter", "likelihood-ratio"
     ] = "matched-filter"
-    statistic: Literal["loss-change", "gradient-alignment"] = "gradient-alignment"
+    statistic: Literal["loss-change", "gradient-alignment", "matched-filter"] = "matched-filter"
     shadows: int = 16
     records: int = 64
     rounds: int | None = None
@@ -94,9 +94,9 @@ class UpdateMembership:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ConfigurationError(f"method is one of {', '.join(METHODS)}, got {self.method!r}")
-        if self.statistic not in METHODS[1:3]:
+        if self.statistic not in METHODS[1:4]:
             raise ConfigurationError(
-                f"statistic is one of {', '.join(METHODS[1:3])}, got {self.statistic!r}"
+                f"statistic is one of {', '.join(METHODS[1:4])}, got {self.statistic!r}"
             )
         if self.shadows < 4 or self.records < 1:
             raise ConfigurationError(
@@ -136,7 +136,7 @@ class UpdateMembership:
                 found = filters.ratios(update, own, auxiliary, size)
             elif self.method == "likelihood-ratio":
                 assert auxiliary is not None
-                found = self._ratios(training, update, own, auxiliary, size, rng)
+                found = self._ratios(filters, update, own, auxiliary, size, rng)
             else:
                 found = _statistic(self.method, training, update, own, [update.values])[0]
             total[update.user] = found + (total[update.user] if counts[update.user] else 0.0)
@@ -191,7 +191,7 @@ class UpdateMembership:
 
     def _ratios(
         self,
-        training: PublishedTraining,
+        filters: _Filters,
         update: ObservedUpdate,
         own: LabelledImages,
         auxiliary: LabelledImages,
@@ -211,9 +211,18 @@ class UpdateMembership:
                 np.concatenate([members.images, others.images]),
                 np.concatenate([members.labels, others.labels]),
             )
-            shadow = training.update(held, update.start, round=update.round, rng=rng)
+            shadow = filters.training.update(held, update.start, round=update.round, rng=rng)
             simulated.append(update.known(shadow.astype(np.float64)))
-        values = _statistic(self.statistic, training, update, own, [update.values, *simulated])
+        every = [update.values, *simulated]
+        if self.statistic == "matched-filter":
+            values = np.stack(
+                [
+                    filters.ratios(replace(update, values=seen), own, auxiliary, size)
+                    for seen in every
+                ]
+            )
+        else:
+            values = _statistic(self.statistic, filters.training, update, own, every)
         return _log_ratio(values[0], values[1:], inside)
 
 
