@@ -116,9 +116,9 @@ def defences() -> tuple[Defence, ...]:
     ]
     # About the epsilon of DP-SGD with noise 4, for all of a user's records instead of one.
     user = Defence(
-        "user-level DP, noise 8",
+        "user-level DP, noise 4.5",
         "dp-fedavg",
-        {"noise_multiplier": 8.0, "privacy_level": "user", "learning_rate": 0.5},
+        {"noise_multiplier": 4.5, "privacy_level": "user", "learning_rate": 0.5},
         server,
     )
     clusters = [
