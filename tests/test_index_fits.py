@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from cli_runs import SCRIPT, TINY, privaudit
 from index_runs import attacked, digits_run, mean
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from privaudit.attacks.indices import AuxiliaryAlignment, KnownSampleReconstruction
 from privaudit.attacks.indices._regression import Pairs, _merged, fit
+from privaudit.campaigns.pq_mds.adversaries import declared_cell
+from privaudit.campaigns.runs import RecordedRun
+from privaudit.errors import UnmetRequirementsError
 from privaudit.scoring.records import normalised_error
+from privaudit.transcript import Coalition, Transcript, Truth
 
 
 def pairs_of(indices: np.ndarray, records: np.ndarray) -> Pairs:
@@ -84,13 +85,9 @@ def test_own_columns_do_not_decide_on_the_map_for_those_of_others(seed: int) -> 
     assert chosen <= 1.1 * min(errors.values())
 
 
-@pytest.mark.skipif(not SCRIPT.exists(), reason=f"the package is not installed: no {SCRIPT}")
-def test_a_run_of_another_protocol_is_not_applicable(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY)
-    config = ("--config", "tiny.toml", "-q", "-o", "run")
-    assert privaudit("simulate", "pa-cfl", *config, cwd=tmp_path).code == 0
-    attack = ("--attack", "indices/known-sample", "--coalition", "management-server")
-    ended = privaudit("attack", "run", *attack, cwd=tmp_path)
-    assert ended.code == 3
-    assert "reads runs of pq-mds" in ended.err
-    assert len(ended.err.strip().splitlines()) == 1
+def test_a_run_of_another_protocol_is_not_applicable() -> None:
+    run = RecordedRun(Transcript((), ()), Truth(), None, {}, "", True, "")
+    with pytest.raises(UnmetRequirementsError, match=r"reads runs of pq-mds"):
+        declared_cell(
+            run, KnownSampleReconstruction(), Coalition.of("server"), label="server", seed=0
+        )

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.attacks._messages import array_of
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.indices._codes import Columns
 from privaudit.attacks.vertical import VerticalKnowledge
@@ -36,6 +37,8 @@ T = TypeVar("T")
 READS: tuple[str, ...] = (kinds.INDICES, kinds.CODES)
 #: Array of row ids in a leaked copy, see :func:`privaudit.attacks.control.leaked`.
 _ROWS = "rows"
+#: Largest magnitude in an upload that is read: its squares are far from overflow.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,7 +112,8 @@ def observe(view: View, *, round: int | None = None) -> ObservedIndices:
     ConfigurationError
         If the view holds no upload, or two of one party, or not what makes it readable.
     InvalidDataError
-        If the uploads' rows differ in number.
+        If the uploads' rows differ in number, row ids are not distinct, or an upload does not hold
+        numbers of the right shape and size (names the message and the party).
     """
     # A leaked copy names its sender, who did not send it and does not know of it.
     uploads = [
@@ -143,6 +147,8 @@ def observe(view: View, *, round: int | None = None) -> ObservedIndices:
         raise InvalidDataError(
             f"uploads of {sorted(rows)} rows and row ids of shape {ids.shape} are not aligned"
         )
+    if ids.dtype.kind not in "iu" or len(np.unique(ids)) != len(ids):
+        raise InvalidDataError(f"row ids must be distinct whole numbers; got {ids.dtype}")
     return ObservedIndices(
         ids=ids.astype(np.int64),
         indices=np.concatenate(parts, axis=1, dtype=np.float64),
@@ -157,9 +163,34 @@ def _ordered(view: View, uploads: Sequence[Message]) -> list[Message]:
 
 
 def _dense(message: Message) -> Array:
+    """Return the rows of an upload, checked: a recording may be anybody's."""
+    where = f"message {message.seq} ('{message.kind}' from '{message.sender}')"
+    for name, dimensions in (("indices", 2), ("codes", 2), ("table", 3)):
+        if name in message.arrays:
+            _check(np.asarray(message.arrays[name]), name, dimensions, where)
     if message.kind == kinds.CODES:
-        return np.asarray(message.arrays["codes"])
-    return decoded_upload(message.arrays)
+        return np.asarray(array_of(message, "codes"))
+    try:
+        return decoded_upload(message.arrays)
+    except InvalidDataError as error:
+        raise InvalidDataError(f"{where}: {error}") from None
+
+
+def _check(array: Array, name: str, dimensions: int, where: str) -> None:
+    types, what, least = ("iu", "whole numbers", 0.0)
+    if name != "codes":
+        types, what, least = ("iuf", "numbers", -_LARGEST)
+    if array.ndim != dimensions or not array.size or array.dtype.kind not in types:
+        raise InvalidDataError(
+            f"{where}: '{name}' must hold {what} in {dimensions} dimensions; got {array.dtype} of "
+            f"shape {array.shape}"
+        )
+    # False where a number is none.
+    if not (array.min() >= least and array.max() <= _LARGEST):
+        raise InvalidDataError(
+            f"{where}: '{name}' must hold {what} from {least:g} to {_LARGEST:g}; got "
+            f"{array.min()} to {array.max()}"
+        )
 
 
 def _subspaces(view: View, message: Message, columns: int) -> int:
@@ -168,7 +199,8 @@ def _subspaces(view: View, message: Message, columns: int) -> int:
         return int(message.arrays["codes"].shape[1])
     parties, counts = view.public.get("parties"), view.public.get("subspaces")
     if isinstance(parties, Sequence) and isinstance(counts, Sequence):
-        declared = dict(zip(parties, counts, strict=False)).get(message.sender)
+        named = zip(map(str, parties), counts, strict=False)
+        declared = dict(named).get(message.sender)
         if isinstance(declared, int) and declared > 0 and columns % declared == 0:
             return declared
     raise ConfigurationError(

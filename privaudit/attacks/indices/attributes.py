@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from privaudit.attacks._messages import array_of
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.indices._observations import (
     granted,
@@ -24,6 +25,9 @@ __all__ = ["ClusterAttribute"]
 
 Table = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+#: Most clusters that a recording may name: each becomes a column.
+_MOST_CLUSTERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +141,19 @@ def _labels(view: View, round: int | None) -> tuple[Ints, Ints]:
             f"the view of {view.coalition} holds no '{kinds.LABELS}' in round {chosen}; rounds "
             f"with some: {sorted({m.round for m in sent if m.round is not None})}"
         )
-    labels = np.asarray(messages[0].arrays["labels"]).astype(np.int64)
+    labels = np.asarray(array_of(messages[0], "labels"))
+    if labels.dtype.kind not in "iu" or len(np.unique(labels)) > _MOST_CLUSTERS:
+        raise InvalidDataError(
+            f"labels must be whole numbers of at most {_MOST_CLUSTERS} clusters; got "
+            f"{len(np.unique(labels))} of type {labels.dtype}"
+        )
+    if rows.dtype.kind not in "iu":
+        raise InvalidDataError(f"row ids must be whole numbers; got {rows.dtype}")
     if labels.shape != rows.shape:
         raise InvalidDataError(
             f"{labels.size} labels and {rows.size} row ids: the numbers must agree"
         )
-    return rows.astype(np.int64), labels
+    return rows.astype(np.int64), labels.astype(np.int64)
 
 
 def _classify(
