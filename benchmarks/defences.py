@@ -9,11 +9,10 @@ DP-FedAvg at some noise multipliers; PA-CFL at some epsilon0, seen by the aggreg
 user (AS + user: important values in place) and by the management server (MS: noised remainders).
 For each: accuracy of the users after the last round; epsilon over all rounds against the server,
 of one record for DP-SGD and of all of a user's records for user-level DP; none in PA-CFL, whose
-users send values or their order in the clear; membership
-(AUC, and members found at 10 % false alarms), labels (dominant label, overlap), a property
-(share of labels 0 to 4: error), linking of the last round; each with what the prior alone gives
-and with the control (payloads deranged among senders). Figures are means over all targets of all
-seeds; intervals are in --json.
+users send values or their order in the clear; membership (AUC, and members found at 10 % false
+alarms), labels (dominant label, overlap), a property (share of labels 0 to 4: error), linking of
+the last round; each with what the prior alone gives and with the control (payloads deranged among
+senders). Figures are means over all targets of all seeds.
 """
 
 from __future__ import annotations
@@ -185,7 +184,10 @@ def budget(protocol: Any, transcript: Transcript, defence: Defence) -> tuple[flo
             spent = compose_releases(releases, DELTA, relation=own[0].relation)
         except OutOfDomainError:
             return float("inf"), unit
-        found = [b.upper for b in (spent.pure, spent.loss_distribution, spent.renyi) if b]
+        brackets = (spent.pure, spent.loss_distribution, spent.renyi)
+        found = [b.upper for b in brackets if b is not None and b.upper is not None]
+        if not found:
+            return float("inf"), unit
         worst = max(worst, min(found))
     return worst, unit
 

@@ -198,7 +198,6 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     "reidentification/permutation-linking": [({}, linked, (MS,))],
     "reidentification/gradient-linking": [
         ({}, updates_hidden, (SERVER,)),
-        ({"part": "classifier-bias", "history": False}, updates_hidden, (SERVER,)),
         ({}, remainders_hidden, (MS,)),
     ],
     "reidentification/cluster-linking": [({"starts": 2}, clusters_hidden, (AS,))],
@@ -207,15 +206,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
         ({"simulated_users": 1, "filter": "linear"}, training, (AS, "user-1")),
     ],
     "inference/membership": [
-        ({"method": "loss"}, averaging, (SERVER,)),
         ({"method": "loss-change"}, averaging, (SERVER,)),
         ({"method": "gradient-alignment"}, training, (AS, "user-1")),
-        ({"method": "matched-filter"}, averaging, (SERVER,)),
         ({"method": "matched-filter"}, private, (SERVER,)),
         ({"method": "likelihood-ratio", "shadows": 4}, similar, (disue.SERVER,)),
     ],
     "inference/property": [
-        ({"simulated_users": 10}, averaging, (SERVER,)),
         ({"simulated_users": 10, "classes": (0, 1, 2)}, training, (AS, "user-1")),
     ],
     "inference/class-counts": [({}, similar, (disue.SERVER,))],
