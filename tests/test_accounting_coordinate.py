@@ -161,3 +161,21 @@ def test_lattices_rounded_either_way_bracket_the_divergence(
     assert lower <= blanket
     if upper > 1e-14:
         assert upper - lower <= 0.02 * upper + 1e-14
+
+
+@pytest.mark.parametrize("weights", [(0.6, 0.1, 0.05, 0.2, 0.05), (0.05, 0.1, 0.75, 0.05, 0.05)])
+@pytest.mark.parametrize("n", [1, 7, 300])
+def test_the_tilted_transform_brackets_the_sum_carried_out(
+    n: int, weights: tuple[float, ...]
+) -> None:
+    # Mean below zero; at n = 300 the window is shorter than the sum's range.
+    law = LatticeLaw(-1.5, 0.7, np.array(weights))
+    whole = np.ones(1)
+    for _ in range(n):
+        whole = np.convolve(whole, law.weights)
+    sums = n * law.origin + law.step * np.arange(whole.size)
+    exact = float(whole @ np.maximum(sums, 0.0))
+    low, high = (expected_positive_part(law, n, upper=upper) for upper in (False, True))
+    assert low <= exact * (1 + 1e-13)
+    assert exact <= high * (1 + 1e-13)
+    assert high - low <= 1e-6 * exact

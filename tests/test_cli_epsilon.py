@@ -327,3 +327,17 @@ def test_an_interrupted_table_leaves_no_file_and_no_traceback(tmp_path: Path) ->
     assert "interrupted after" in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_certified_row_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("flint", reason="needs python-flint: privaudit[crypto]")
+    arguments = ["--eps0", "1", "--cluster-size", "2", "--dimension", "582026", "--json", "-q"]
+    code, out, _ = called(capsys, "vector", *arguments, "--certify")
+    (row,) = strict_json(out)["rows"]
+    assert code == 0
+    assert row["status"] == "certified by interval arithmetic"
+    assert row["upper"] == row["certified"]
+    assert row["refined"] * (1 - 1e-7) <= row["certified"] <= row["refined"] * (1 + 1e-6)
+    code, _, err = called(capsys, "vector", *arguments, "--cluster-size", "51", "--certify")
+    assert code == 2
+    assert "n <= 50" in err

@@ -148,3 +148,37 @@ def test_a_recorded_run_is_accounted_from_its_transcript(tmp_path: Path) -> None
     events = PACFL().events(read_recording(tmp_path / "r" / "run").transcript)
     assert json.loads(out.read_text()) == json.loads(json.dumps([event_to_json(e) for e in events]))
     assert strict_json(done.stdout)["events"] == len(events)
+
+
+@pytest.mark.parametrize("steps", [3, 1000])
+def test_a_ledger_without_shuffled_vectors_is_accounted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, steps: int
+) -> None:
+    # A sampled sum; and dp_accounting's word on single Renyi orders stays off standard error.
+    mechanism = {
+        "name": "subsampled-gaussian",
+        "noise_multiplier": 1.0,
+        "sampling_probability": 0.01,
+        "steps": steps,
+    }
+    value = {**event_to_json(event()), "mechanism": mechanism, "relation": "add-remove"}
+    code, out, err = called(capsys, "events", str(ledger(tmp_path, [value])), "--json")
+    assert (code, err) == (0, "")
+    (user,) = [r for r in strict_json(out)["rows"] if r["role"] == "user"]
+    assert 0 < user["upper"] < 2.11
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"subjects": ["a", "b", "a"]}, "subjects: names 'a' more than once"),
+        ({"round": -1}, "round must be >= 0, got -1"),
+    ],
+)
+def test_a_user_cannot_hide_behind_itself_nor_a_round_before_the_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    file = ledger(tmp_path, [{**event_to_json(event()), **change}])
+    code, _, err = called(capsys, "events", str(file))
+    assert code == 2
+    assert message in err

@@ -19,7 +19,7 @@ from pathlib import Path
 __all__ = ["folder", "read", "write"]
 
 #: To be raised with every change of the algorithm that may change an answer.
-ALGORITHM = "vector-renyi-4"
+ALGORITHM = "vector-renyi-7"
 
 #: Bounds on what is kept: entries, and bytes of one that is read.
 _MOST_ENTRIES = 2000

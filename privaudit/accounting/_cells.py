@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from privaudit.accounting._pairs import MomentTable, mixing_weights
 
-__all__ = ["Premise", "magnitudes"]
+__all__ = ["Premise", "magnitudes", "narrowest_up_to"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -38,6 +38,11 @@ _STRIDE = 14
 _CLOSE = 0.9
 
 
+def narrowest_up_to(h: float) -> int:
+    """Return up to how many users cells are narrowest."""
+    return 12 if h < 1.5 else 5
+
+
 def magnitudes(n: int, h: float) -> tuple[Array, int]:
     """Return the right ends of the cells of |u|, and from which one on pairs are tabulated.
 
@@ -45,12 +50,14 @@ def magnitudes(n: int, h: float) -> tuple[Array, int]:
     cells may use up; and near h. Slowly wider with n, so that the bounds fall with n.
     """
     wider = min(max(n - 50, 0) / 450, 1.0)
-    slack = 0.010 + 0.007 * wider
+    few = n <= narrowest_up_to(h)
+    close = few and h < 1.5
+    slack = (0.007 if close else 0.010) + 0.007 * wider
     ends = [min(slack / 2, h / 50)]
     while ends[-1] < h:
-        width = 0.028 if n <= 12 else min(0.05 + 0.02 * wider, 0.025 + 0.01 * wider + 0.025 * h)
-        width = min(width, slack / 2 + ends[-1] / 4)
-        most = (0.02 if h < 1.5 else 0.034) if n <= 12 else 0.04 + 0.03 * wider
+        width = 0.028 if few else min(0.05 + 0.02 * wider, 0.025 + 0.01 * wider + 0.025 * h)
+        width = min(0.02 if close else width, slack / 2 + ends[-1] / 4)
+        most = 0.02 if close else (0.034 if few else 0.04 + 0.03 * wider)
         width = min(width, most * max(1.0, h / 2) / ends[-1])
         ends.append(ends[-1] * (1 + width))
         if ends[-1] > h * 0.985:

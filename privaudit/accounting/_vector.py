@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privaudit.accounting import _cache
-from privaudit.accounting._cells import Premise
+from privaudit.accounting._cells import Premise, narrowest_up_to
 from privaudit.accounting._pairs import fits
 from privaudit.accounting.bracket import NumericalError
 
@@ -31,8 +31,6 @@ __all__ = ["VectorRenyi", "certified_renyi", "clone_harmonic", "first_orders", "
 
 #: Beyond it shuffling is given no credit: the blanket holds less than exp(-16) of a report.
 LARGEST_EPSILON0 = 32.0
-#: Up to so many users cells are narrowest.
-_ANCHOR = 12
 #: Clusters beyond this size are accounted as if they had no more users.
 MOST_USERS = 10_000_000
 
@@ -118,23 +116,24 @@ def certified_renyi(n: int, epsilon0: float, orders: tuple[float, ...]) -> Vecto
         _cache.write(parameters, known)
     basic, refined = zip(*(known[a] for a in orders), strict=True)
     if _near_anchor(n, epsilon0):
-        fewer = certified_renyi(_ANCHOR, epsilon0, orders)
+        fewer = certified_renyi(narrowest_up_to(epsilon0 / 2), epsilon0, orders)
         basic = tuple(min(pair) for pair in zip(basic, fewer.basic, strict=True))
         refined = tuple(min(pair) for pair in zip(refined, fewer.refined, strict=True))
     return VectorRenyi(orders, local, basic, refined)
 
 
 def _near_anchor(n: int, epsilon0: float) -> bool:
-    """Return whether the bound at `_ANCHOR` users, on narrower cells, may be less than that at n.
+    """Return whether the bound at fewer users, on the narrowest cells, may be less than that at n.
 
     It holds for n too: one more honest user is post-processing. Elsewhere more users gain more than
     wider cells cost.
     """
-    if n <= _ANCHOR:
+    anchor = narrowest_up_to(epsilon0 / 2)
+    if n <= anchor:
         return False
     gamma = math.exp(-epsilon0 / 2)
-    gained = clone_harmonic(n, gamma) / clone_harmonic(_ANCHOR, gamma)
-    return n <= 3 * _ANCHOR // 2 or gained > 0.93
+    gained = clone_harmonic(n, gamma) / clone_harmonic(anchor, gamma)
+    return n <= 3 * anchor // 2 or gained > 0.93
 
 
 @functools.lru_cache(maxsize=256)

@@ -345,13 +345,14 @@ def _flags(
                 f"{colluding_users} colluding users are all of a cluster of {size} or more than "
                 "it: its target is counted as the only honest user."
             )
-    least = {
-        (row.epsilon0, fmt21_minimum_users(row.epsilon0, theorem2_delta_s(delta, dimension)))
-        for row in rows
-        for delta, dimension in [(row.delta, row.dimension * row.rounds)]
-    }
-    if rows and sizes:
-        need = min(count for _, count in least)
+    shuffled = [row for row in rows if row.role == "paper"]
+    if shuffled and sizes:
+        need = min(
+            fmt21_minimum_users(
+                row.epsilon0, theorem2_delta_s(row.delta, row.dimension * row.rounds)
+            )
+            for row in shuffled
+        )
         if sizes[0] < need:
             flags.append(
                 "The closed form of Feldman, McMillan and Talwar (2021) needs clusters of at least "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -129,4 +130,10 @@ def _event(value: Any, where: str) -> PrivacyEvent:
         raise ConfigurationError(f"{where}: {error}") from error
     if not event.subjects:
         raise ConfigurationError(f"{where}: subjects: names no user")
+    twice = sorted(u for u, times in Counter(event.subjects).items() if times > 1)
+    if twice:
+        # Counted as two users, a user would hide behind itself.
+        raise ConfigurationError(f"{where}: subjects: names {twice[0]!r} more than once")
+    if event.round < 0:
+        raise ConfigurationError(f"{where}: round must be >= 0, got {event.round}")
     return event

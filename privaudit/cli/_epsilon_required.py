@@ -35,10 +35,7 @@ _STATUS = {
     ),
     "local": "[proven] Theorem A, whole vector, no shuffling",
     "basic": "[certified on a grid] whole vector, shuffled, the others anywhere",
-    "refined": (
-        "[certified on a grid] whole vector, shuffled, the others jointly clipped; convexity of "
-        "A_k checked numerically"
-    ),
+    "refined": "[certified on a grid] whole vector, shuffled, the others jointly clipped",
 }
 Records = list[dict[str, Any]]
 
