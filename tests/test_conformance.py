@@ -202,14 +202,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     ],
     "reidentification/cluster-linking": [({"starts": 2}, clusters_hidden, (AS,))],
     "inference/labels-from-noised-remainder": [
-        ({"simulated_users": 1}, training, (MS,)),
+        ({"simulated_users": 1, "rounds": 1}, training, (MS,)),
         ({"simulated_users": 1, "filter": "linear"}, training, (AS, "user-1")),
     ],
     "inference/membership": [
         ({"method": "loss-change"}, averaging, (SERVER,)),
         ({"method": "gradient-alignment"}, training, (AS, "user-1")),
         ({"method": "matched-filter"}, private, (SERVER,)),
-        ({"method": "likelihood-ratio", "shadows": 4}, similar, (disue.SERVER,)),
+        ({"method": "likelihood-ratio", "shadows": 4, "rounds": 1}, similar, (disue.SERVER,)),
     ],
     "inference/property": [
         ({"simulated_users": 10, "classes": (0, 1, 2)}, training, (AS, "user-1")),
