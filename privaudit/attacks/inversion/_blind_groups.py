@@ -15,12 +15,11 @@ __all__ = ["ZeroSumGroup", "zero_sum_group"]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-#: Sums of float32 columns that vanish do so to this share of the columns' norm, also where updates
-#: are differences of parameters.
-_EXACT = 1e-4
+#: Sums of float32 columns that vanish do so to this share of the columns' norm.
+_EXACT = 1e-5
 
-#: Halves of a group that are listed; 24 columns for ten classes.
-_HALVES = 60_000
+#: Halves of a group that are listed; 31 columns for ten classes.
+_HALVES = 200_000
 
 #: Cosines above which a column belongs to the group of a longer one.
 _COLLINEAR = (0.95, 0.98, 0.99, 0.998)

@@ -110,8 +110,8 @@ class BlindCoordinates:
     simulated_users: int = 240
     directions: int = 30
     candidates: int = 4
-    starts: int = 12
-    evaluations: int = 6000
+    starts: int = 24
+    evaluations: int = 8000
     records: int | None = None
     most_records: int = 100_000
 
@@ -154,7 +154,7 @@ class BlindCoordinates:
             If values are malformed.
         """
         placed = self.place(view, knowledge=knowledge, rng=rng)
-        return _guesses(placed)
+        return self.guesses(placed)
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Place values by their rank alone, at the coordinates that matter to simulated users."""
@@ -171,6 +171,10 @@ class BlindCoordinates:
                 {},
             )
         )
+
+    def guesses(self, placed: Placement) -> Guesses:
+        """Return a placement as :meth:`run` does."""
+        return _guesses(placed)
 
     def place(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Placement:
         """Return where the columns lie and what the users' labels are; errors as :meth:`run`."""
@@ -216,7 +220,12 @@ class BlindCoordinates:
         }
         if np.isfinite(named.runner_up):
             diagnostics["cost of the next order"] = named.runner_up
-        return placing.place(placing.of_group(group.columns, named.order), near=True)
+        placed = placing.place(placing.of_group(group.columns, named.order), near=True)
+        if placed.confidence.mean() >= 0.5:
+            return placed
+        # The model believes little of what it found: the prior may lead to something likelier.
+        other = placing.place(placing.prior(), near=False)
+        return min(placed, other, key=lambda one: one.cost)
 
     def _first_round(self, view: View, knowledge: Knowledge, rng: np.random.Generator) -> Placement:
         initial = view.public_arrays.get("initial-parameters")
