@@ -71,7 +71,7 @@ def certify(
     --------
     >>> found = certify(4, 1.0, 1e-5)  # doctest: +SKIP
     >>> round(found.upper, 2), found.status  # doctest: +SKIP
-    (2.26, 'certified by interval arithmetic')
+    (2.25, 'certified by interval arithmetic')
     """
     check_count("n", n)
     check_epsilon0(epsilon0)

@@ -193,7 +193,7 @@ def vector_budget(
     --------
     >>> budget = vector_budget({4: 1}, 1.0, 1e-5)
     >>> round(budget.local.upper, 2), round(budget.basic.upper, 2), round(budget.floor.lower, 2)
-    (4.73, 2.85, 1.99)
+    (4.73, 2.83, 1.99)
     """
     return compose_vectors(_releases(rounds, epsilon0, dimension), delta)
 
