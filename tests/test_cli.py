@@ -70,6 +70,7 @@ def test_lists_are_json_on_request(tmp_path: Path) -> None:
     listed = json.loads(privaudit("list", "--json", cwd=tmp_path).out)
     assert set(listed) == {"protocols", "attacks", "datasets", "models", "similarities"}
     assert set(listed["protocols"]) >= {"pa-cfl", "fedavg"}
+    assert set(listed["datasets"]) >= {"digits", "breast-cancer", "wine"}
     assert all(listed["attacks"].values())
     assert set(json.loads(privaudit("list", "models", "--json", cwd=tmp_path).out)) == {"models"}
 

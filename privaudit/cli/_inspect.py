@@ -270,6 +270,7 @@ def _first_line(thing: Any) -> str:
 def _catalogues() -> dict[str, dict[str, str]]:
     from privaudit import plugins
     from privaudit.datasets import DATASETS, describe
+    from privaudit.datasets.tables import TABLES
     from privaudit.models import SUMMARIES as MODEL_SUMMARIES
     from privaudit.similarity import SUMMARIES as SIMILARITY_SUMMARIES
 
@@ -287,7 +288,7 @@ def _catalogues() -> dict[str, dict[str, str]]:
     return {
         "protocols": loaded("protocol"),
         "attacks": loaded("attack"),
-        "datasets": {name: describe(name).summary for name in DATASETS},
+        "datasets": {name: describe(name).summary for name in DATASETS} | dict(TABLES),
         "models": dict(MODEL_SUMMARIES),
         "similarities": dict(SIMILARITY_SUMMARIES),
     }

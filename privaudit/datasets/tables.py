@@ -7,7 +7,7 @@ others are numeric. See ``docs/data.md``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,8 +24,11 @@ from privaudit.errors import ConfigurationError, InvalidDataError, did_you_mean
 
 __all__ = ["TABLES", "TableOptions", "image_table", "load_table", "table_of_columns"]
 
-#: Tables that come with scikit-learn.
-TABLES: tuple[str, ...] = ("breast-cancer", "wine")
+#: Tables that come with scikit-learn, and what they are.
+TABLES: Mapping[str, str] = {
+    "breast-cancer": "Measures of cell nuclei of 569 biopsies, a table embedded in scikit-learn.",
+    "wine": "Chemical analyses of 178 wines, a table embedded in scikit-learn.",
+}
 
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
 #: One-hot columns of one categorical column.
