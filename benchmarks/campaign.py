@@ -46,9 +46,12 @@ def on_pool(jobs: int, specs: list[CellSpec], folder: Path) -> tuple[float, floa
     with Store(folder) as store, Pool(nap, jobs=jobs) as pool:
         store.plan({"name": "benchmark"}, specs)
         results = pool.results((s.key(), s.to_json()) for s in specs)
-        store.finish(*next(results))
+        key, result = next(results)
+        assert isinstance(result, dict)
+        store.finish(key, result)
         begun = time.perf_counter()
         for key, result in results:
+            assert isinstance(result, dict)
             store.finish(key, result)
         return begun - started, time.perf_counter() - begun, len(specs) - 1
 
