@@ -27,7 +27,12 @@ from privaudit.attacks.inversion._observations import (
     important_values,
     target_ids,
 )
-from privaudit.attacks.inversion._options import MatchingOptions, check_choice
+from privaudit.attacks.inversion._options import (
+    Initialisation,
+    MatchingOptions,
+    PriorName,
+    check_choice,
+)
 from privaudit.attacks.inversion._records import record_counts
 from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.protocols.pa_cfl.kinds import DATASET_SIZE, IMPORTANT_VALUES
@@ -292,7 +297,9 @@ class BlindMatching(MatchingOptions):
     reads: ClassVar[tuple[str, ...]] = BlindCoordinates.reads
 
     placing: BlindCoordinates = field(default_factory=BlindCoordinates)
-    confidence: float = 0.5
+    confidence: float = 0.9
+    init: Initialisation = "auto"
+    prior: PriorName = "auto"
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
