@@ -122,6 +122,12 @@ def clusters_hidden(recorder: MemoryRecorder) -> Transcript:
     )[0]
 
 
+def one_step(recorder: MemoryRecorder) -> Transcript:
+    """Run one round with one gradient of many records a user."""
+    settings: dict[str, Any] = {"rounds": 1, "update": "gradient", "top_k_fraction": 0.05}
+    return run("pa-cfl", many_records(), recorder, **settings)
+
+
 def linked(recorder: MemoryRecorder) -> Transcript:
     hidden, _ = pseudonymise(
         training(recorder),
@@ -189,7 +195,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
         (BLIND | {"round": 2, "start": "first-round"}, training, (AS,)),
     ],
     "inversion/blind-top-k": [(BRIEF | {"placing": BlindCoordinates(**BLIND)}, "pa-cfl", (AS,))],
-    "inference/zero-sum-labels": [({}, "pa-cfl", (AS,))],
+    "inference/zero-sum-labels": [({}, one_step, (AS,))],
     "inference/labels-from-values": [({"placing": BlindCoordinates(**BLIND)}, training, (AS,))],
     "inference/labels-from-permutation": [
         ({}, "pa-cfl", (MS,)),
