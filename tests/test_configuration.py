@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
         ),
         ({"iterations": 2.5}, "iterations = 2.5: input should be a valid integer"),
         ({"iterations": 0}, "attack 'x': iterations must be at least 1, got 0"),
-        ({"prior": "flat"}, "prior = 'flat': input should be 'auto', 'none', 'gaussian' or 'pca'"),
+        ({"prior": "flat"}, "prior = 'flat': input should be 'auto', 'none', 'gaussian', 'pca' or"),
         ({"total_variation": float("nan")}, "total_variation must not be negative, got nan"),
     ],
 )

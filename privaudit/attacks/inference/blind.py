@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +113,7 @@ class LabelsFromValues:
         The search, which estimates the label shares of all users with their coordinates.
     """
 
-    placing: BlindCoordinates = field(default_factory=_coordinates)
+    placing: Any = field(default_factory=_coordinates)
 
     name: ClassVar[str] = "inference/labels-from-values"
     version: ClassVar[str] = "1"

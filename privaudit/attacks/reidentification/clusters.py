@@ -12,7 +12,7 @@ import numpy.typing as npt
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.control import PSEUDONYM_ROLE
 from privaudit.attacks.reidentification import _matching as matching
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.protocols.disue import kinds as disue
 from privaudit.protocols.pa_cfl import kinds as pa_cfl
 from privaudit.transcript import Array, Capability, PartyId, View
@@ -105,6 +105,11 @@ class ClusterLinking:
         together = _together(view)
         probe_rounds = [t for t, (ids, _) in together.items() if set(ids) <= hidden]
         named = [t for t, (ids, _) in together.items() if not set(ids) & hidden]
+        if not probe_rounds and hidden:
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' reads who was in one cluster in a round under pseudonyms, "
+                f"and {view.coalition} does not know it"
+            )
         if len(probe_rounds) != 1 or not named:
             raise ConfigurationError(
                 f"linking needs one round of pseudonyms and one of known users who get cluster "

@@ -151,6 +151,11 @@ class GradientLinking:
                 before = [t for t in named if t < probe_round]
                 named = [before[-1] if before else named[0]]
             return kind, probe_round, named
+        if hidden and not any(m.sender in hidden for m in view.messages):
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' reads users' updates, and {view.coalition} saw none of a "
+                "pseudonym"
+            )
         raise ConfigurationError(
             f"linking needs one round of pseudonymous messages and another of named ones, of one "
             f"kind among {', '.join(LINKABLE_KINDS)}: treat the transcript by "

@@ -13,7 +13,7 @@ from privaudit.attacks._similarities import READS, SimilarityRound, similarity_r
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.control import PSEUDONYM_ROLE
 from privaudit.attacks.reidentification import _matching as matching
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.transcript import Array, Capability, PartyId, View
 
 __all__ = ["SimilarityLinking"]
@@ -186,6 +186,11 @@ class SimilarityLinking:
         rounds = similarity_rounds(view)
         hidden = [r for r in rounds.values() if {role[p] for p in r.parties} == {PSEUDONYM_ROLE}]
         named = [r for r in rounds.values() if PSEUDONYM_ROLE not in {role[p] for p in r.parties}]
+        if not hidden and PSEUDONYM_ROLE in role.values():
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' reads the similarities of a round under pseudonyms, and "
+                f"{view.coalition} knows none"
+            )
         if len(hidden) != 1 or not named:
             raise ConfigurationError(
                 f"linking needs one round of pseudonyms and one of known clients, found "
