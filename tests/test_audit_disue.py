@@ -176,6 +176,14 @@ def test_each_risk_is_told_with_the_coalition_that_breaches_it() -> None:
     )
 
 
+def test_a_federation_described_in_part_keeps_the_papers_heterogeneity() -> None:
+    for values in ({}, {"federation": {"users": 30}}):
+        federation = validated(Config, values, where="test").federation
+        assert (federation.partition, federation.alpha) == ("dirichlet", 0.1)
+    other = validated(Config, {"federation": {"partition": "iid"}}, where="test").federation
+    assert other.partition == "iid"
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from privaudit.campaigns.simulation import FederationConfig, SimulationConfig
 from privaudit.configuration import validated
@@ -15,6 +16,9 @@ from privaudit.protocols.federation import TrainingConfig
 __all__ = ["VARIANTS", "AuditConfig", "default_parameters"]
 
 _OF_TRAINING = frozenset(TrainingConfig.model_fields)
+
+#: Where the federation is not described otherwise: the paper's heterogeneity.
+_FEDERATION: Mapping[str, Any] = {"partition": "dirichlet", "alpha": 0.1}
 
 #: How similarities are computed in the runs that are compared.
 VARIANTS = ("plain", "pairwise", "relay", "shared_key")
@@ -59,13 +63,19 @@ class AuditConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     parameters: dict[str, Any] = Field(default_factory=dict)
-    federation: FederationConfig = FederationConfig(partition="dirichlet", alpha=0.1)
+    federation: FederationConfig = FederationConfig(**_FEDERATION)
     seed: int = Field(0, ge=0)
     variants: tuple[str, ...] = VARIANTS
     linking_rounds: int = Field(5, ge=2)
     probe_users: int = Field(21, ge=3)
     large_model_users: int = Field(4, ge=0)
     confidence: float = Field(0.95, gt=0, lt=1)
+
+    @field_validator("federation", mode="before")
+    @classmethod
+    def _of_the_paper(cls, value: Any) -> Any:
+        """Keep the paper's heterogeneity where a federation is described in part."""
+        return {**_FEDERATION, **value} if isinstance(value, Mapping) else value
 
     def protocol(self) -> DisUEConfig:
         """Return the checked parameters of the audited protocol.
