@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from privaudit import plugins
-from privaudit.campaigns.auditing import audit_of, claim_folder
+from privaudit.campaigns.auditing import audit_of, claim_folder, perform
 from privaudit.campaigns.cells import measure
-from privaudit.campaigns.linking import linkable_rounds, linking_cell, links_rounds
-from privaudit.campaigns.planned import attack_cell
 from privaudit.campaigns.recordings import audit_recording
 from privaudit.campaigns.runs import RecordedRun, open_run
-from privaudit.campaigns.scorers import scorers_for
 from privaudit.campaigns.simulation import data_of, outcome_json, simulation_config
 from privaudit.campaigns.simulation import simulate as run_protocol
+from privaudit.campaigns.single import single_cell
 from privaudit.configuration import constructed, validated
 from privaudit.errors import UnmetRequirementsError
 from privaudit.reports import render_html, write_report
@@ -179,25 +177,7 @@ def attack(
     made = constructed(plugins.load("attack", name), dict(options or {}), where=f"attack '{name}'")
     granted = frozenset(Capability) - {Capability(w) for w in withhold}
     label, allied = " + ".join(coalition), Coalition(frozenset(coalition), granted)
-    run.transcript.view(allied)
-    if links_rounds(made):
-        rounds = linkable_rounds(run, made)
-        if len(rounds) < 2:
-            raise UnmetRequirementsError(
-                f"attack '{name}' links two rounds; this run has what it reads in {rounds}"
-            )
-        cell = linking_cell(run, made, allied, label=label, probe=rounds[-1], setting="", seed=seed)
-    else:
-        cell = attack_cell(
-            run,
-            made,
-            coalition,
-            label,
-            scorers_for(made, run),
-            setting="",
-            seed=seed,
-            capabilities=granted,
-        )
+    cell = single_cell(run, made, allied, label=label, seed=seed)
     result = measure(cell)
     if result.status != "measured":
         raise UnmetRequirementsError(result.reason)
@@ -285,7 +265,8 @@ def audit(
     audited.check_inputs(resolved, data_root=root)
     claim_folder(subject, resolved, folder_, force=False)
     return Report(
-        audited.perform(
+        perform(
+            audited,
             resolved,
             folder_,
             data_root=root,

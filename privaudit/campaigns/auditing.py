@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -21,12 +22,14 @@ from privaudit.reports.model import AuditReport
 
 __all__ = [
     "AUDITS",
+    "AuditOutcome",
     "ProtocolAudit",
     "Steps",
     "audit_of",
     "claim_folder",
     "measure_planned",
     "on_round",
+    "perform",
 ]
 
 
@@ -35,6 +38,15 @@ class Steps(Protocol):
 
     def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None:
         """Report that ``done`` of ``total`` steps of a stage are done."""
+        ...
+
+
+class AuditOutcome(Protocol):
+    """Everything that was simulated and measured in an audit."""
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall-clock time of each stage."""
         ...
 
 
@@ -48,18 +60,17 @@ class ProtocolAudit(Protocol):
         """Raise what is wrong with the parameters or the data before anything is written."""
         ...
 
-    def perform(
-        self,
-        config: Any,
-        out: Path,
-        *,
-        data_root: Path | None,
-        jobs: int,
-        steps: Steps,
-        command: str,
-        device: str,
-    ) -> AuditReport:
-        """Simulate, record, attack and account what the folder does not hold; return the report."""
+    def run_audit(
+        self, config: Any, out: Path, *, data_root: Path | None, jobs: int, steps: Steps
+    ) -> AuditOutcome:
+        """Simulate, record and attack what the folder does not hold."""
+        ...
+
+    def assemble(self, result: Any, *, command: str, device: str) -> AuditReport:
+        """Account what was measured, and return the report.
+
+        ``command`` repeats the audit; ``device`` is on what the attacks ran.
+        """
         ...
 
 
@@ -87,6 +98,25 @@ def audit_of(protocol: str) -> ProtocolAudit:
             f"a recorded run: privaudit attack RUN_DIR.{did_you_mean(protocol, tuple(AUDITS))}"
         )
     return cast(ProtocolAudit, import_module(AUDITS[protocol]))
+
+
+def perform(
+    audited: ProtocolAudit,
+    config: BaseModel,
+    out: Path,
+    *,
+    data_root: Path | None,
+    jobs: int,
+    steps: Steps,
+    command: str,
+    device: str,
+) -> AuditReport:
+    """Do what the folder does not hold of an audit, and return its report."""
+    started = time.perf_counter()
+    result = audited.run_audit(config, out, data_root=data_root, jobs=jobs, steps=steps)
+    steps("report", 0, 1)
+    result.seconds["total before the report"] = time.perf_counter() - started
+    return audited.assemble(result, command=command, device=device)
 
 
 def claim_folder(protocol: str, config: BaseModel, out: Path, *, force: bool) -> None:

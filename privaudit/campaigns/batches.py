@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing import active_children, get_context, parent_process
-from multiprocessing.connection import wait
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Protocol
 
 from privaudit.campaigns.cells import Cell, CellStore, Measurement, measure
 from privaudit.campaigns.runs import RecordedRun, recorded
 from privaudit.campaigns.simulation import AnySimulationConfig, simulation_config
+from privaudit.campaigns.workers import end_with_parent, one_thread_a_worker
 
 __all__ = ["Batch", "HasCell", "measure_batches"]
 
@@ -72,15 +70,7 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
     # Ctrl-C reaches every process of the terminal; the parent alone says what happened.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this worker when the campaign's process is gone, even if it was killed."""
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    end_with_parent()
 
 
 def measure_batches(
@@ -137,9 +127,7 @@ def _in_processes(
     data_root: Path | None,
     finished: Callable[[int, Measurement], None],
 ) -> None:
-    # Libraries read these when they are loaded, in a spawned worker before anything else runs.
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
+    one_thread_a_worker()
     pool = ProcessPoolExecutor(
         max_workers=min(jobs, len(missing)),
         mp_context=get_context("spawn"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from safetensors import SafetensorError
@@ -19,6 +19,13 @@ from privaudit import __version__
 from privaudit.attacks.base import Attack, Guesses, Knowledge
 from privaudit.attacks.control import NothingToDerangeError, deranged
 from privaudit.campaigns.fingerprints import fingerprint
+from privaudit.campaigns.measurements import (
+    Measurement,
+    ScoreTriple,
+    Status,
+    measurement_from_json,
+    measurement_to_json,
+)
 from privaudit.errors import PrivauditError, UnmetRequirementsError
 from privaudit.reports import replace_file
 from privaudit.scoring.estimate import Scores
@@ -44,9 +51,6 @@ class Control(Protocol):
     def __call__(self, view: View, *, kinds: Iterable[str], rng: np.random.Generator) -> View:
         """Return the view with the payloads of some kinds exchanged."""
         ...
-
-
-Status = Literal["measured", "not-applicable", "failed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,29 +120,6 @@ def _named(control: Control) -> list[Any]:
     if isinstance(control, partial):
         return [control.func.__qualname__, dict(control.keywords)]
     return [getattr(control, "__qualname__", type(control).__qualname__)]
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreTriple:
-    """One metric of one cell: the attack's scores, the baseline's, and the control's."""
-
-    name: str
-    unit: str
-    attack: Scores
-    baseline: Scores
-    control: Scores | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Measurement:
-    """What a cell gave. One that could not run says why."""
-
-    status: Status
-    reason: str
-    triples: tuple[ScoreTriple, ...]
-    diagnostics: Mapping[str, float]
-    seconds: float
-    guesses: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def attack_options(attack: Attack) -> dict[str, Any]:
@@ -239,14 +220,7 @@ class CellStore:
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
             guesses = load_file(path.with_suffix(".safetensors")) if value["guesses"] else {}
-            return Measurement(
-                value["status"],
-                value["reason"],
-                tuple(_triple_from_json(t) for t in value["triples"]),
-                value["diagnostics"],
-                value["seconds"],
-                guesses,
-            )
+            return replace(measurement_from_json(value), guesses=guesses)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
             # A cell that cannot be read is a cell to compute: its file is replaced.
             return None
@@ -259,14 +233,7 @@ class CellStore:
         if measurement.guesses:
             arrays = {name: np.ascontiguousarray(a) for name, a in measurement.guesses.items()}
             replace_file(path.with_suffix(".safetensors"), save(arrays))
-        value = {
-            "status": measurement.status,
-            "reason": measurement.reason,
-            "triples": [_triple_to_json(t) for t in measurement.triples],
-            "diagnostics": dict(measurement.diagnostics),
-            "seconds": measurement.seconds,
-            "guesses": bool(measurement.guesses),
-        }
+        value = {**measurement_to_json(measurement), "guesses": bool(measurement.guesses)}
         replace_file(path, json.dumps(value).encode())
 
     def measured(
@@ -282,30 +249,3 @@ class CellStore:
             results.append(measurement)
             done(position, len(cells), cell, measurement)
         return tuple(results)
-
-
-def _scores_to_json(scores: Scores | None) -> Any:
-    return None if scores is None else asdict(scores)
-
-
-def _scores_from_json(value: Any) -> Scores | None:
-    return None if value is None else Scores(**value)
-
-
-def _triple_to_json(triple: ScoreTriple) -> dict[str, Any]:
-    return {
-        "name": triple.name,
-        "unit": triple.unit,
-        "attack": _scores_to_json(triple.attack),
-        "baseline": _scores_to_json(triple.baseline),
-        "control": _scores_to_json(triple.control),
-    }
-
-
-def _triple_from_json(value: Any) -> ScoreTriple:
-    attack, baseline = _scores_from_json(value["attack"]), _scores_from_json(value["baseline"])
-    if attack is None or baseline is None:
-        raise ValueError("a stored cell lacks scores")
-    return ScoreTriple(
-        value["name"], value["unit"], attack, baseline, _scores_from_json(value["control"])
-    )

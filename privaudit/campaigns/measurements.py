@@ -1,15 +1,47 @@
-"""Measurements as JSON values, and back."""
+"""What a cell gave, and as JSON values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from privaudit.campaigns.cells import Measurement, ScoreTriple
+import numpy as np
+
 from privaudit.scoring.estimate import Scores
 
-__all__ = ["measurement_from_json", "measurement_to_json"]
+__all__ = [
+    "Measurement",
+    "ScoreTriple",
+    "Status",
+    "measurement_from_json",
+    "measurement_to_json",
+]
+
+Status = Literal["measured", "not-applicable", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreTriple:
+    """One metric of one cell: the attack's scores, the baseline's, and the control's."""
+
+    name: str
+    unit: str
+    attack: Scores
+    baseline: Scores
+    control: Scores | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """What a cell gave. One that could not run says why."""
+
+    status: Status
+    reason: str
+    triples: tuple[ScoreTriple, ...]
+    diagnostics: Mapping[str, float]
+    seconds: float
+    guesses: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def measurement_to_json(measurement: Measurement) -> dict[str, Any]:

@@ -58,13 +58,12 @@ def register(app: typer.Typer) -> None:
         """
         import numpy as np
 
-        from privaudit.campaigns.cells import Cell, measure
-        from privaudit.campaigns.linking import linkable_rounds, linking_cell, links_rounds
-        from privaudit.campaigns.runs import knowledge_of, open_run
-        from privaudit.campaigns.scorers import scorers_for
+        from privaudit.campaigns.cells import measure
+        from privaudit.campaigns.runs import open_run
+        from privaudit.campaigns.single import single_cell
         from privaudit.datasets import load_dataset
         from privaudit.scoring.estimate import compare, verdict
-        from privaudit.transcript import Capability, Coalition, Truth
+        from privaudit.transcript import Capability, Coalition
 
         made = _configured(attack, option)
         known = None
@@ -84,53 +83,18 @@ def register(app: typer.Typer) -> None:
         options.use_threads(threads)
         members = members_of(coalition)
         label, allied = " + ".join(members), Coalition(frozenset(members), granted)
-        if links_rounds(made):
-            rounds = linkable_rounds(recorded, made)
-            if len(rounds) < 2:
-                raise _NotApplicable(
-                    f"attack '{made.name}' links two rounds; this run has what it reads in "
-                    f"{rounds or 'none'}"
-                )
-            # The attack must not read who sent what: the last round goes under pseudonyms.
-            cell = linking_cell(
-                recorded,
-                made,
-                allied,
-                label=label,
-                probe=rounds[-1],
-                setting=f"round {rounds[-1]} under pseudonyms",
-                seed=seed or 0,
-            )
-        elif made.name == "inference/membership":
-            from privaudit.campaigns.membership import membership_cell
+        try:
+            if made.name.startswith("indices/"):
+                from privaudit.campaigns.pq_mds.adversaries import declared_cell
 
-            try:
-                cell = membership_cell(recorded, made, allied, label=label, seed=seed or 0)
-            except UnmetRequirementsError as error:
-                raise _NotApplicable(str(error)) from None
-        elif made.name.startswith("indices/"):
-            from privaudit.campaigns.pq_mds.adversaries import declared_cell
-
-            try:
                 cell = declared_cell(recorded, made, allied, label=label, seed=seed or 0)
-            except UnmetRequirementsError as error:
-                raise _NotApplicable(str(error)) from None
-            held = sorted(made.requires & allied.capabilities)
-            if held and not json:
-                typer.echo(f"granted: {', '.join(held)} ({cell.setting})", err=True)
-        else:
-            cell = Cell(
-                attack=made,
-                coalition=allied,
-                label=label,
-                transcript=recorded.transcript,
-                digest=recorded.digest,
-                truth=recorded.truth or Truth(),
-                knowledge=knowledge_of(recorded),
-                scorers=scorers_for(made, recorded),
-                keep_guesses=True,
-                seed=seed or 0,
-            )
+                held = sorted(made.requires & allied.capabilities)
+                if held and not json:
+                    typer.echo(f"granted: {', '.join(held)} ({cell.setting})", err=True)
+            else:
+                cell = single_cell(recorded, made, allied, label=label, seed=seed or 0, keep=True)
+        except UnmetRequirementsError as error:
+            raise _NotApplicable(str(error)) from None
         # A wrong party is an error of the command, not a row of its result.
         recorded.transcript.view(cell.coalition)
         measurement = measure(cell)

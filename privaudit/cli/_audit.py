@@ -110,7 +110,7 @@ def register(app: typer.Typer) -> None:
             )
             _tell(report, files, out, json=json, seconds=time.perf_counter() - started)
             return
-        from privaudit.campaigns.auditing import audit_of, claim_folder
+        from privaudit.campaigns.auditing import audit_of, claim_folder, perform
         from privaudit.configuration import validated
         from privaudit.reports import write_report
 
@@ -145,7 +145,8 @@ def register(app: typer.Typer) -> None:
         claim_folder(subject, resolved, out, force=force)
         options.use_threads(1)
         with progress(quiet=quiet) as steps:
-            report = audited.perform(
+            report = perform(
+                audited,
                 resolved,
                 out,
                 data_root=data_root,

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from privaudit.accounting import budget
 from privaudit.campaigns.assembly import run_warnings, series_of, tool_facts, uncovered_rows
-from privaudit.campaigns.auditing import Steps
-from privaudit.campaigns.disue.audit import AuditResult, run_audit
-from privaudit.campaigns.disue.config import AuditConfig
+from privaudit.campaigns.disue.audit import AuditResult
 from privaudit.campaigns.disue.verdicts import (
     claim_result,
     claims_of,
@@ -40,25 +36,7 @@ from privaudit.reports.model import (
     Utility,
 )
 
-__all__ = ["assemble", "perform"]
-
-
-def perform(
-    config: AuditConfig,
-    out: Path,
-    *,
-    data_root: Path | None,
-    jobs: int,
-    steps: Steps,
-    command: str,
-    device: str,
-) -> AuditReport:
-    """Do what the folder does not hold; see :class:`privaudit.campaigns.auditing.ProtocolAudit`."""
-    started = time.perf_counter()
-    result = run_audit(config, out, data_root=data_root, jobs=jobs, steps=steps)
-    steps("report", 0, 1)
-    result.seconds["total before the report"] = time.perf_counter() - started
-    return assemble(result, command=command, device=device)
+__all__ = ["assemble"]
 
 
 def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:

@@ -7,17 +7,17 @@ import math
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from privaudit.campaigns.workers import end_with_parent, one_thread_a_worker
 from privaudit.errors import ConfigurationError, PrivauditError
 
 __all__ = ["Pool"]
@@ -26,12 +26,6 @@ Work = Callable[[Any], dict[str, Any]]
 
 #: How often limits are looked at, in seconds.
 _TICK: Final = 0.2
-_THREADS: Final = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
 _STATUS: Final = "/proc/{}/status"
 
 
@@ -39,7 +33,7 @@ def _serve(work: Work, pipe: Connection, log: Path | None) -> None:
     """Answer tasks until the pipe is closed; an exception becomes its text."""
     # Ctrl-C reaches every process of the terminal; the parent alone says what happened.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
         stream = log.open("a", encoding="utf-8", buffering=1)
@@ -65,14 +59,6 @@ def _serve(work: Work, pipe: Connection, log: Path | None) -> None:
                 traceback.print_exc()
                 answer = f"{type(error).__name__}: {error}"
             pipe.send(answer)
-
-
-def _end_with_parent() -> None:
-    """End this worker when the campaign's process is gone, even if it was killed."""
-    parent = parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
 
 
 @dataclass(slots=True)
@@ -121,9 +107,7 @@ class Pool:
         self._seconds, self._megabytes = seconds, megabytes
         self._workers: list[_Worker] = []
         self._count = 0
-        # Libraries read these when they are loaded, in a spawned worker before anything else runs.
-        for variable in _THREADS:
-            os.environ.setdefault(variable, "1")
+        one_thread_a_worker()
 
     def __enter__(self) -> Self:
         return self

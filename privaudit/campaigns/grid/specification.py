@@ -22,14 +22,11 @@ from privaudit import __version__, plugins
 from privaudit.attacks.base import Attack
 from privaudit.attacks.indices import PRESETS
 from privaudit.campaigns.cells import Cell, Measurement, measure
-from privaudit.campaigns.linking import linkable_rounds, linking_cell, links_rounds
 from privaudit.campaigns.measurements import measurement_to_json
-from privaudit.campaigns.membership import membership_cell
-from privaudit.campaigns.planned import attack_cell
 from privaudit.campaigns.pq_mds.adversaries import Numbers, adversary_cell, fitting_numbers
 from privaudit.campaigns.runs import RecordedRun, recorded
-from privaudit.campaigns.scorers import scorers_for
 from privaudit.campaigns.simulation import simulation_config
+from privaudit.campaigns.single import single_cell
 from privaudit.configuration import constructed
 from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
 from privaudit.transcript import Capability, Coalition, PartyId, Transcript
@@ -219,27 +216,4 @@ def _cell(spec: CellSpec, run: RecordedRun) -> Cell:
         return _adversary(spec, run, attack, seed)
     members = members_of(spec.coalition, run.transcript)
     coalition = Coalition(frozenset(members), granted)
-    # A name that is no party of the run is an error of the campaign, told with those there are.
-    run.transcript.view(coalition)
-    if links_rounds(attack):
-        rounds = linkable_rounds(run, attack)
-        if len(rounds) < 2:
-            raise UnmetRequirementsError(
-                f"attack '{attack.name}' links two rounds; this run has what it reads in "
-                f"{rounds or 'none'}"
-            )
-        return linking_cell(
-            run, attack, coalition, label=spec.coalition, probe=rounds[-1], setting="", seed=seed
-        )
-    if attack.name == "inference/membership":
-        return membership_cell(run, attack, coalition, label=spec.coalition, seed=seed)
-    return attack_cell(
-        run,
-        attack,
-        members,
-        spec.coalition,
-        scorers_for(attack, run),
-        setting="",
-        seed=seed,
-        capabilities=granted,
-    )
+    return single_cell(run, attack, coalition, label=spec.coalition, seed=seed)

@@ -1,7 +1,7 @@
 """The audit of PQ-MDS: its plan of runs and attacks, its verdicts, its words."""
 
-from privaudit.campaigns.pq_mds.audit import check_inputs
+from privaudit.campaigns.pq_mds.assemble import assemble
+from privaudit.campaigns.pq_mds.audit import check_inputs, run_audit
 from privaudit.campaigns.pq_mds.config import AuditConfig as Config
-from privaudit.campaigns.pq_mds.perform import perform
 
-__all__ = ["Config", "check_inputs", "perform"]
+__all__ = ["Config", "assemble", "check_inputs", "run_audit"]

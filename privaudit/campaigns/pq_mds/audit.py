@@ -1,4 +1,4 @@
-"""The audit of PQ-MDS: simulate, record, attack; :mod:`perform` writes it down."""
+"""The audit of PQ-MDS: simulate, record, attack; :mod:`assemble` writes it down."""
 
 from __future__ import annotations
 

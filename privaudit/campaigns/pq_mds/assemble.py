@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from privaudit.accounting import budget
 from privaudit.campaigns.assembly import run_warnings, tool_facts, uncovered_rows
-from privaudit.campaigns.auditing import Steps
 from privaudit.campaigns.cells import Measurement
 from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
 from privaudit.campaigns.planned import Planned
 from privaudit.campaigns.pq_mds import tables
-from privaudit.campaigns.pq_mds.audit import AuditResult, run_audit
+from privaudit.campaigns.pq_mds.audit import AuditResult
 from privaudit.campaigns.pq_mds.budgets import budget_rows, budget_statements, reference_table
 from privaudit.campaigns.pq_mds.config import AuditConfig
 from privaudit.campaigns.pq_mds.examples import examples_table, pictures
@@ -31,25 +29,7 @@ from privaudit.campaigns.pq_mds.wording import (
 from privaudit.protocols.pq_mds import PQMDS, kinds
 from privaudit.reports.model import AuditReport, NotRun, SystemUnderTest
 
-__all__ = ["assemble", "perform"]
-
-
-def perform(
-    config: AuditConfig,
-    out: Path,
-    *,
-    data_root: Path | None,
-    jobs: int,
-    steps: Steps,
-    command: str,
-    device: str,
-) -> AuditReport:
-    """Do what the folder does not hold; see :class:`privaudit.campaigns.auditing.ProtocolAudit`."""
-    started = time.perf_counter()
-    result = run_audit(config, out, data_root=data_root, jobs=jobs, steps=steps)
-    steps("report", 0, 1)
-    result.seconds["total before the report"] = time.perf_counter() - started
-    return assemble(result, command=command, device=device)
+__all__ = ["assemble"]
 
 
 def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
