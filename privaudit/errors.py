@@ -15,6 +15,7 @@ __all__ = [
     "ConfigurationError",
     "CorruptRecordingError",
     "DatasetNotFoundError",
+    "ExternalToolError",
     "InvalidDataError",
     "OutputExistsError",
     "PluginError",
@@ -61,6 +62,12 @@ class OutputExistsError(PrivauditError, FileExistsError):
 
 class PluginError(PrivauditError, LookupError):
     """A protocol, attack, or other plug-in is unknown, ambiguous, or broken."""
+
+
+class ExternalToolError(PrivauditError, RuntimeError):
+    """A program that was asked to help failed or did not end; nothing was written."""
+
+    exit_code = 3
 
 
 class UnmetRequirementsError(PrivauditError):

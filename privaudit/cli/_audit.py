@@ -161,21 +161,29 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def report(
-        results: Annotated[Path, typer.Argument(help="An audit's folder, or its report.json.")],
+        results: Annotated[
+            Path, typer.Argument(help="Folder of an audit or campaign, or its report.json.")
+        ],
         out: Annotated[
-            Path | None, typer.Option("-o", "--out", help="Folder; the audit's own by default.")
+            Path | None, typer.Option("-o", "--out", help="Folder; that of the results by default.")
         ] = None,
         format: Annotated[
-            str, typer.Option("--format", help="Comma-separated: html, json, md, sarif, junit.")
+            str,
+            typer.Option(
+                "--format",
+                help="Comma-separated: html, json, md, sarif, junit, pdf (printed by Chromium), or "
+                "another of privaudit list reporters.",
+            ),
         ] = "html,json,md",
     ) -> None:
-        """Write the report of a finished audit again, in the formats wanted."""
+        """Write the report of a finished audit or campaign again, in the formats wanted."""
+        from privaudit import plugins
         from privaudit.reports import read_report, write_report
 
         wanted = tuple(part.strip() for part in format.split(",") if part.strip())
         if not wanted:
             raise ConfigurationError(
-                "--format names no format; allowed are html, json, md, sarif, junit"
+                f"--format names no format; allowed are {', '.join(plugins.available('reporter'))}"
             )
         folder = out or (results if results.is_dir() else results.parent)
         for file in write_report(read_report(results), folder, formats=wanted):

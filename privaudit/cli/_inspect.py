@@ -297,20 +297,20 @@ def _catalogues() -> dict[str, dict[str, str]]:
 def _environment(data_root: Path | None) -> dict[str, Any]:
     import os
     import platform
-    import shutil
     from importlib.metadata import PackageNotFoundError, version
 
     import torch
 
     from privaudit.datasets import DATASETS, load_dataset
     from privaudit.errors import DatasetNotFoundError
+    from privaudit.reports import find_browser
 
     facts: dict[str, Any] = {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else "not available",
-        "chromium": shutil.which("chromium") or shutil.which("google-chrome") or "not found",
+        "chromium": find_browser() or "not found (privaudit report --format pdf needs it)",
     }
     for package in ("privaudit", "numpy", "scipy", "torch", "torchvision", "numba", "opacus"):
         try:

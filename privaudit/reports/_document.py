@@ -70,6 +70,11 @@ class Section:
     details: tuple[Table, ...] = ()
     code: tuple[str, ...] = ()
 
+    @property
+    def narrow_details(self) -> bool:
+        """Whether several folded tables fit beside each other on paper."""
+        return all(len(table.columns) <= 3 for table in self.details)
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:

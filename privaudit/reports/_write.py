@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from privaudit.errors import ConfigurationError, did_you_mean
-from privaudit.reports._html import render_html
-from privaudit.reports._json import render_json
-from privaudit.reports._machine import render_junit, render_sarif
-from privaudit.reports._markdown import render_markdown
+from privaudit import plugins
+from privaudit.errors import ConfigurationError, PluginError, did_you_mean
+from privaudit.reports.base import Reporter
 from privaudit.reports.model import AuditReport
 
-__all__ = ["FORMATS", "replace_file", "write_report"]
-
-#: How each format is rendered.
-FORMATS: Final[Mapping[str, Callable[[AuditReport], str]]] = {
-    "html": render_html,
-    "json": render_json,
-    "md": render_markdown,
-    "sarif": render_sarif,
-    "junit": render_junit,
-}
-#: The end of a format's file name, where it is not the format's name.
-_SUFFIXES: Final[Mapping[str, str]] = {"junit": "junit.xml"}
-
-
-def _file_name(format: str) -> str:
-    return f"report.{_SUFFIXES.get(format, format)}"
+__all__ = ["replace_file", "write_report"]
 
 
 def write_report(
@@ -38,8 +20,9 @@ def write_report(
 ) -> tuple[Path, ...]:
     """Write ``report.<format>`` for every format into ``folder``, which is made if need be.
 
-    JUnit goes to ``report.junit.xml``. All formats are rendered before any is written, and each
-    file replaces an older one in one step, so that a reader never sees half a report.
+    Formats are the registered reporters (``privaudit list reporters``). All are rendered before
+    any is written, and each file replaces an older one in one step, so that a reader never sees
+    half a report.
 
     Returns
     -------
@@ -49,22 +32,45 @@ def write_report(
     Raises
     ------
     ConfigurationError
-        If a format is unknown, or ``folder`` is a file or cannot be written to.
+        If a format is unknown, two of them write to one file, or ``folder`` is a file or cannot be
+        written to.
+    PluginError
+        If a reporter cannot be imported, is claimed twice, or names no plain file.
+    ExternalToolError
+        If a program that a format needs fails.
     """
-    for name in formats:
-        if name not in FORMATS:
-            hint = did_you_mean(name, FORMATS)
-            raise ConfigurationError(f"formats: {name!r} is not one of {', '.join(FORMATS)}.{hint}")
-    texts = {name: FORMATS[name](report) for name in dict.fromkeys(formats)}
+    contents: dict[str, bytes] = {}
+    for name, reporter in _reporters(formats).items():
+        if reporter.file_name in contents:
+            raise ConfigurationError(
+                f"formats: '{name}' and another one both write {reporter.file_name}"
+            )
+        contents[reporter.file_name] = reporter.render(report)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            replace_file(folder / _file_name(name), text.encode())
+        for file_name, content in contents.items():
+            replace_file(folder / file_name, content)
     except OSError as error:
         raise ConfigurationError(
             f"{folder}: the report cannot be written there ({error.strerror})"
         ) from error
-    return tuple(folder / _file_name(name) for name in texts)
+    return tuple(folder / file_name for file_name in contents)
+
+
+def _reporters(formats: Sequence[str]) -> dict[str, Reporter]:
+    """Return the reporters of some formats, each once."""
+    known = plugins.available("reporter")
+    for name in formats:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise ConfigurationError(f"formats: {name!r} is not one of {', '.join(known)}.{hint}")
+    reporters: dict[str, Reporter] = {}
+    for name in dict.fromkeys(formats):
+        reporters[name] = plugins.load("reporter", name)()
+        file_name = reporters[name].file_name
+        if not file_name or file_name.startswith(".") or Path(file_name).name != file_name:
+            raise PluginError(f"reporter '{name}' writes to {file_name!r}, which is no plain name")
+    return reporters
 
 
 def replace_file(file: Path, content: bytes) -> None:

@@ -23,6 +23,7 @@
     });
     rows.forEach(function (row) { body.appendChild(row); });
   }
+  const buttons = [];
   document.querySelectorAll("table[data-sortable]").forEach(function (table) {
     if (table.tBodies[0].rows.length < 3) return;
     const headings = Array.from(table.tHead.rows[0].cells);
@@ -33,6 +34,7 @@
       button.title = "Sort by this column";
       heading.textContent = "";
       heading.appendChild(button);
+      buttons.push([heading, button]);
       button.addEventListener("click", function () {
         const descending = heading.getAttribute("aria-sort") === "ascending";
         headings.forEach(function (other) { other.removeAttribute("aria-sort"); });
@@ -41,13 +43,16 @@
       });
     });
   });
-  // Paper cannot be unfolded: open every folded table for printing.
+  // Paper cannot be unfolded: open every folded table for printing. A heading that holds a button
+  // is not repeated on the next page.
   let opened = [];
   window.addEventListener("beforeprint", function () {
     opened = Array.from(document.querySelectorAll("details:not([open])"));
     opened.forEach(function (details) { details.open = true; });
+    buttons.forEach(function (pair) { pair[0].textContent = pair[1].textContent; });
   });
   window.addEventListener("afterprint", function () {
     opened.forEach(function (details) { details.open = false; });
+    buttons.forEach(function (pair) { pair[0].replaceChildren(pair[1]); });
   });
 })();
