@@ -7,7 +7,7 @@ OUT ?= audit
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: audit test lint check clean
+.PHONY: audit test lint check schema clean
 
 audit: $(STAMP)  ## Audit PA-CFL on scikit-learn's digits and write the report to $(OUT)/
 	$(BIN)/privaudit audit pa-cfl -o $(OUT) --force
@@ -21,6 +21,9 @@ lint: $(STAMP)  ## Run ruff and mypy --strict
 	$(BIN)/mypy
 
 check: lint test
+
+schema: $(STAMP)  ## Write the published JSON Schemas to docs/schema/
+	$(BIN)/privaudit schema -o docs/schema
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

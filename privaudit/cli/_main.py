@@ -17,6 +17,7 @@ from privaudit.cli._campaign import register as register_campaign
 from privaudit.cli._epsilon import register as register_epsilon
 from privaudit.cli._gate import register as register_gate
 from privaudit.cli._inspect import register as register_inspect
+from privaudit.cli._schema import register as register_schema
 from privaudit.cli._simulate import register as register_simulate
 from privaudit.errors import PrivauditError
 
@@ -82,6 +83,7 @@ for register in (
     register_epsilon,
     register_gate,
     register_campaign,
+    register_schema,
 ):
     register(app)
 
