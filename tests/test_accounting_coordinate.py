@@ -154,7 +154,7 @@ def test_lattices_rounded_either_way_bracket_the_divergence(
     lower = dataset_delta(n, epsilon0, others, epsilon)
     # The same pair on a lattice rounded the other way, and the blanket, which bounds every pair.
     loss = _pair(epsilon0, others, epsilon)
-    theta, points = _frame(loss, n, 1)
+    theta, points = _frame(loss, n)
     upper = expected_positive_part(round_up(loss, n, theta, points), n, upper=True) / n
     blanket = blanket_delta(n, epsilon0, math.exp(-epsilon0 / 2), epsilon)
     assert lower <= upper * (1 + 1e-12)

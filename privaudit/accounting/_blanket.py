@@ -34,8 +34,9 @@ __all__ = [
 LARGEST_EPSILON0 = 60.0
 #: Above it the lattice of the lower bound may be too coarse, and one threshold is tried as well.
 _COARSE_EPSILON0 = 5.0
-#: Least lattice points of the lower bound, whose ends cost more than those of the upper one.
-_POINTS_DOWN = 480
+#: Least lattice points of the lower bound, whose ends cost more than those of the upper one: up to
+#: an epsilon0 of 2, where they lose 1e-5 of it at most, and beyond, where the ends weigh more.
+_POINTS_DOWN, _MORE_POINTS_DOWN = 240, 480
 #: Cells in which pairs of one sign are covered; refined if the first ones do not suffice.
 _CELLS = (1, 6)
 _MOST_CELLS = 24
@@ -46,17 +47,17 @@ def _points(n: int) -> int:
 
     It falls slowly with n, so that the bound falls with n too.
     """
-    return int(2000 * (20 / max(n, 20)) ** 0.35)
+    return int(min(1000, 2000 * (20 / max(n, 20)) ** 0.35))
 
 
-def _frame(loss: Loss, n: int, coarse: int) -> tuple[float, int]:
+def _frame(loss: Loss, n: int) -> tuple[float, int]:
     """Return (tilt, lattice points): enough for a dozen steps within the loss's deviation."""
     values, masses = loss.points(64)
     theta, _, weights = tilt(values, masses, precision=1e-3)
     mean = float(weights @ values)
     deviation = math.sqrt(float(weights @ (values - mean) ** 2))
     across = (loss.top[0] - loss.bottom[0]) / max(deviation, 1e-300)
-    return theta, max(_points(n), min(4000, math.ceil(12 * across))) // coarse
+    return theta, max(_points(n), min(4000, math.ceil(12 * across)))
 
 
 def _pair(t: float, others: float, epsilon: float, share: float = 1.0) -> Loss:
@@ -87,17 +88,26 @@ def _pair(t: float, others: float, epsilon: float, share: float = 1.0) -> Loss:
     )
 
 
-def blanket_delta(n: int, t: float, gamma: float, epsilon: float, *, coarse: int = 1) -> float:
+def blanket_delta(
+    n: int,
+    t: float,
+    gamma: float,
+    epsilon: float,
+    *,
+    coarse: int = 1,
+    frame: tuple[float, int] | None = None,
+) -> float:
     """Bound delta above for the pair (t/2, -t/2) when each other user has blanket mass gamma.
 
     The blanket is Laplace(0, 1). The bound increases in t and decreases in gamma. ``coarse``
-    divides the lattice points; the bound stays one.
+    divides the lattice points; the bound stays one. ``frame`` is (about the tilt, lattice points),
+    found here if it is not given; whatever it is, the bound is one.
     """
     if epsilon >= t:
         return 0.0
     loss = _pair(t, 0, epsilon, gamma)
-    theta, points = _frame(loss, n, coarse)
-    law = round_up(loss, n, theta, points)
+    theta, points = frame or _frame(loss, n)
+    law = round_up(loss, n, theta, points // coarse)
     return min(1.0, expected_positive_part(law, n, upper=True, start=theta) / (gamma * n))
 
 
@@ -110,8 +120,9 @@ def dataset_delta(n: int, t: float, others: int, epsilon: float, *, coarse: int 
     if epsilon >= t:
         return 0.0
     loss = _pair(t, others, epsilon)
-    theta, points = _frame(loss, n, coarse)
-    law = round_down(loss, n, theta, max(points, _POINTS_DOWN // coarse))
+    theta, points = _frame(loss, n)
+    least = _POINTS_DOWN if t <= 2 else _MORE_POINTS_DOWN
+    law = round_down(loss, n, theta, max(points, least) // coarse)
     return 0.0 if law is None else expected_positive_part(law, n, upper=False, start=theta) / n
 
 
@@ -127,22 +138,28 @@ def _solve(
 ) -> float:
     """Return epsilon with profile <= delta, or > delta unless ``upper``, shown on the fine lattice.
 
-    ``profile(epsilon, coarse)`` decreases in epsilon and is 0 at ``top``. A coarse lattice finds
-    the place from ``start``; a few fine evaluations show an answer within 1e-6 of it.
+    ``profile(epsilon, coarse)`` decreases in epsilon and is 0 at ``top``.
     """
-    goal = math.log(delta)
+    guess, slope = _place(profile, delta, top, start)
+    return _refine(profile, delta, top, guess, slope, upper=upper)
 
-    def gap(epsilon: float, coarse: int) -> float:
-        value = profile(epsilon, coarse)
-        return math.log(value) - goal if value > 0 else -math.inf
 
-    if profile(0.0, 4) <= delta and (not upper or profile(0.0, 1) <= delta):
+def _refine(
+    profile: Callable[[float, int], float],
+    delta: float,
+    top: float,
+    guess: float,
+    slope: float,
+    *,
+    upper: bool,
+) -> float:
+    """Return the answer of :func:`_solve` by a few fine evaluations, within 1e-6 of it."""
+    if guess == 0.0 and (not upper or profile(0.0, 1) <= delta):
         return 0.0
-    guess, slope = _place(lambda e: gap(e, 4), goal, top, start)
     low, high = 0.0, top
     before: tuple[float, float] | None = None
     for step in range(40):
-        found = gap(guess, 1)
+        found = _gap(profile(guess, 1), delta)
         low, high = (guess, high) if found > 0 else (low, guess)
         if before is not None and math.isfinite(found) and guess != before[0]:
             secant = (before[1] - found) / (guess - before[0])
@@ -159,43 +176,78 @@ def _solve(
     return high if upper else low
 
 
-def _place(
-    gap: Callable[[float], float], goal: float, top: float, start: float
-) -> tuple[float, float]:
-    """Return (place where ``gap`` is 0, minus its slope there), to about 1e-3 of the place.
+def _gap(value: float, delta: float) -> float:
+    return math.log(value) - math.log(delta) if value > 0 else -math.inf
 
-    ``gap + goal`` is ln delta. Its negative's square root is nearly straight in epsilon; near
-    ``top``, ln delta is in ln(top - epsilon).
+
+def _place(
+    profile: Callable[[float, int], float], delta: float, top: float, start: float
+) -> tuple[float, float]:
+    """Return (about where the coarse profile is delta, minus the slope of its logarithm there).
+
+    Searched from ``start``. The place is 0 if the profile is not above delta there, which is asked
+    only when the search comes near. The root of -ln of the profile is nearly straight in epsilon;
+    near ``top``, its logarithm is in ln(top - epsilon).
     """
+    goal = math.log(delta)
+
+    def gap(epsilon: float) -> float:
+        return _gap(profile(epsilon, 4), delta)
+
     low, high, guess = 0.0, top, start
     known: list[tuple[float, float]] = []
     slope = 1 / max(top - start, 1e-9 * top)
+    asked = False
     for _ in range(60):
+        if not asked and low == 0.0 and guess < 0.1 * start:
+            asked = True
+            if gap(0.0) <= 0:
+                return 0.0, 1.0
         found = gap(guess)
         low, high = (guess, high) if found > 0 else (low, guess)
         if math.isfinite(found):
             known.append((guess, found))
-        following = math.nan
-        if len(known) == 1:
-            following = guess * math.sqrt(goal / min(known[0][1] + goal, -1e-3))
-        elif known[-1][0] != known[-2][0]:
-            (a, at_a), (b, at_b) = known[-2:]
-            slope = (at_a - at_b) / (b - a)
-            near = min(a, b) > 0.8 * top
-            x, y = (math.log(top - a), math.log(top - b)) if near else (a, b)
-            if not near:
-                at_a, at_b = (-math.sqrt(max(-(z + goal), 0.0)) for z in (at_a, at_b))
-            aim = 0.0 if near else -math.sqrt(-goal)
-            if at_a != at_b:
-                at = y + (aim - at_b) * (y - x) / (at_b - at_a)
-                following = top - math.exp(min(at, 700.0)) if near else at
+        if len(known) > 1 and known[-1][0] != known[-2][0]:
+            slope = (known[-2][1] - known[-1][1]) / (known[-1][0] - known[-2][0])
+        following = _follow(known, goal, top)
         if not low < following < high:
             following = 0.5 * (low + high) if high < top or low > 0.5 * top else 0.5 * (low + top)
             following = 0.25 * high if low == 0.0 else following
-        if abs(following - guess) <= 1e-3 * min(following, 10 * (top - following)):
+        if abs(following - guess) <= 1e-2 * min(following, 10 * (top - following)) * (
+            1.0 if len(known) > 2 else 0.1
+        ):
             return following, abs(slope) or 1.0
         guess = following
     return guess, abs(slope) or 1.0
+
+
+def _follow(known: list[tuple[float, float]], goal: float, top: float) -> float:
+    """Return the place that the last points aim at: nan if they do not tell."""
+    if not known:
+        return math.nan
+    if len(known) == 1:
+        guess, found = known[0]
+        if guess > 0.8 * top and found > 0:
+            return top - (top - guess) * math.exp(-found)
+        return guess * math.sqrt(goal / min(found + goal, -1e-3))
+    last = known[-3:]
+    near = min(place for place, _ in last) > 0.8 * top
+    if near:
+        points = [(math.log(top - place), found) for place, found in last]
+    else:
+        points = [(place, -math.sqrt(max(-(found + goal), 0.0))) for place, found in last]
+    aim = 0.0 if near else -math.sqrt(-goal)
+    # Lagrange's interpolation of the place, as a function of the value, at the aim.
+    at = 0.0
+    for i, (place, value) in enumerate(points):
+        weight = 1.0
+        for j, (_, other) in enumerate(points):
+            if j != i:
+                if value == other:
+                    return math.nan
+                weight *= (aim - other) / (value - other)
+        at += weight * place
+    return top - math.exp(min(at, 700.0)) if near else at
 
 
 def same_sign_covered(n: int, epsilon0: float, delta: float, epsilon: float) -> bool:
@@ -261,10 +313,13 @@ def blanket_epsilon(n: int, epsilon0: float, delta: float, *, coarse: int = 1) -
         return epsilon0
     gamma = math.exp(-epsilon0 / 2)
 
-    def opposite(epsilon: float, coarser: int) -> float:
-        return blanket_delta(n, epsilon0, gamma, epsilon, coarse=coarse * coarser)
-
     start = _start(n, epsilon0, 0, gamma, delta)
+    # One frame serves every evaluation: the answer is near the start, or they are few.
+    frame = _frame(_pair(epsilon0, 0, start, gamma), n)
+
+    def opposite(epsilon: float, coarser: int) -> float:
+        return blanket_delta(n, epsilon0, gamma, epsilon, coarse=coarse * coarser, frame=frame)
+
     return cover_same_sign(n, epsilon0, delta, _solve(opposite, delta, epsilon0, start, upper=True))
 
 
@@ -275,11 +330,22 @@ def dataset_epsilon(n: int, epsilon0: float, delta: float) -> tuple[float, int]:
     if epsilon0 > LARGEST_EPSILON0:
         return threshold, -1
 
-    def solved(others: int) -> float:
-        def profile(epsilon: float, coarse: int) -> float:
-            return dataset_delta(n, epsilon0, others, epsilon, coarse=coarse)
+    def profile(others: int, epsilon: float, coarse: int) -> float:
+        return dataset_delta(n, epsilon0, others, epsilon, coarse=coarse)
 
-        start = _start(n, epsilon0, others, 1.0, delta)
-        return _solve(profile, delta, epsilon0, start, upper=False)
-
-    return max((threshold, 1), *((solved(others), others) for others in (1, -1, 0)))
+    placed = {
+        others: _place(
+            functools.partial(profile, others),
+            delta,
+            epsilon0,
+            _start(n, epsilon0, others, 1.0, delta),
+        )
+        for others in (1, -1, 0)
+    }
+    best = max(guess for guess, _ in placed.values())
+    answers = [
+        (_refine(functools.partial(profile, others), delta, epsilon0, *at, upper=False), others)
+        for others, at in placed.items()
+        if at[0] >= 0.99 * best
+    ]
+    return max((threshold, 1), *answers)

@@ -52,9 +52,10 @@ class Piece:
         """Return the probability of each interval between consecutive ``w``."""
         return np.asarray(self.kappa * _integral(self.sigma, w), dtype=np.float64)
 
-    def moment(self, w: Array) -> Array:
-        """Return the integral of the loss over each interval between consecutive ``w``."""
-        return self.p * self.mass(w) + self.q * self.kappa * _integral(self.sigma + self.r, w)
+    def masses(self, w: Array) -> tuple[Array, Array]:
+        """Return each interval's probability and the integral of the loss over it."""
+        mass = self.mass(w)
+        return mass, self.p * mass + self.q * self.kappa * _integral(self.sigma + self.r, w)
 
     def density(self, w: Array) -> Array:
         """Return the density of the loss, per unit of loss, at ``w``; monotone in w."""
@@ -63,7 +64,7 @@ class Piece:
 
 
 def _integral(rate: float, w: Array) -> Array:
-    left, width = w[:-1], np.diff(w)
+    left, width = w[:-1], w[1:] - w[:-1]
     return np.asarray(np.exp(rate * left) * np.expm1(rate * width) / rate, dtype=np.float64)
 
 
@@ -82,14 +83,15 @@ class Loss:
 
     def points(self, cells: int) -> tuple[Array, Array]:
         """Return (losses, masses) of a rough discretisation, for choosing the tilt."""
-        values, masses = [[self.bottom[0], self.top[0]]], [[self.bottom[1], self.top[1]]]
+        values = [np.array([self.bottom[0], self.top[0]])]
+        masses = [np.array([self.bottom[1], self.top[1]])]
         for piece in self.pieces:
-            w = np.linspace(piece.a, piece.b, cells + 1)
-            mass = piece.mass(w)
-            values.append(list(piece.moment(w) / mass))
-            masses.append(list(mass))
-        losses = np.concatenate([np.array(v) for v in values] + [np.zeros(1)])
-        weights = np.concatenate([self.share * np.array(m) for m in masses] + [np.zeros(1)])
+            w = piece.a + (piece.b - piece.a) / cells * np.arange(cells + 1)
+            mass, moment = piece.masses(w)
+            values.append(moment / mass)
+            masses.append(mass)
+        losses = np.concatenate([*values, [0.0]])
+        weights = self.share * np.concatenate([*masses, [0.0]])
         weights[-1] = 1 - self.share
         return losses, weights
 
@@ -117,15 +119,14 @@ def _depth(loss: Loss, n: int, theta: float) -> float:
     return reach if theta <= 0 else min(reach, max(_NATS / theta, loss.top[0]))
 
 
-def _split(weights: Array, lattice: Array, step: float, moment: Array, mass: Array) -> None:
-    """Add each mass to the two ends of its lattice cell, its mean kept."""
-    kept = mass > 0
-    moment, mass = moment[kept], mass[kept]
-    position = (moment / mass - lattice[0]) / step
-    cell = np.clip(np.floor(position).astype(np.int64), 0, lattice.size - 2)
-    share = np.clip(position - cell, 0.0, 1.0)
-    weights += np.bincount(cell, mass * (1 - share), minlength=lattice.size)
-    weights += np.bincount(cell + 1, mass * share, minlength=lattice.size)
+def _split(
+    weights: Array, lattice: Array, step: float, first: int, moment: Array, mass: Array
+) -> None:
+    """Add masses, one a lattice cell from the ``first`` on, to the cells' ends, the mean kept."""
+    last = first + mass.size
+    right = np.minimum(np.maximum((moment - lattice[first:last] * mass) / step, 0.0), mass)
+    weights[first:last] += mass - right
+    weights[first + 1 : last + 1] += right
 
 
 def _place(loss: Loss, lattice: Array, step: float) -> tuple[Array, float]:
@@ -136,20 +137,26 @@ def _place(loss: Loss, lattice: Array, step: float) -> tuple[Array, float]:
         if value < lattice[0]:
             below += probability
         else:
-            _split(weights, lattice, step, np.array([value * probability]), np.array([probability]))
+            cell = min(int((value - lattice[0]) / step), lattice.size - 2)
+            mass = np.array([probability])
+            _split(weights, lattice, step, cell, value * mass, mass)
     for piece in loss.pieces:
         low, high = (float(x) for x in piece.loss(np.array([piece.a, piece.b])))
         start = piece.a
         if high <= lattice[0]:
             start = piece.b
         elif low < lattice[0]:
-            start = float(np.clip(piece.inverse(lattice[:1])[0], piece.a, piece.b))
+            start = min(max(float(piece.inverse(lattice[:1])[0]), piece.a), piece.b)
         if start > piece.a:
             below += float(piece.mass(np.array([piece.a, start]))[0])
-        inner = lattice[(lattice > max(low, lattice[0])) & (lattice < high)]
-        w = np.clip(piece.inverse(inner), start, piece.b)
-        edges = np.concatenate(([start], w, [piece.b]))
-        _split(weights, lattice, step, piece.moment(edges), piece.mass(edges))
+        if start == piece.b:
+            continue
+        # The edges between the lattice points i .. j - 1 inside the piece and its ends.
+        i = max(1, int(np.searchsorted(lattice, low, side="right")))
+        j = max(i, min(int(np.searchsorted(lattice, high)), lattice.size - 1))
+        w = np.minimum(np.maximum(piece.inverse(lattice[i:j]), start), piece.b)
+        mass, moment = piece.masses(np.concatenate(([start], w, [piece.b])))
+        _split(weights, lattice, step, i - 1, moment, mass)
     return weights, below
 
 
