@@ -179,14 +179,16 @@ class Half:
         scale = 2 * math.sinh(self.u) / (self.parts * k)
         with np.errstate(over="ignore", divide="ignore"):
             log_s = np.log1p(np.arange(top + 1) * scale + math.expm1(-self.u))
-            values = np.expm1(np.outer(log_s, powers))
-        if not np.isfinite(values).all():
+            values = np.expm1(log_s[:, None] * powers)
+        if not math.isfinite(values.max()):
             raise NumericalError(
                 f"a Renyi moment of order {powers.max():.3g} at t = {2 * self.u:.3g} is not finite"
             )
-        # What is below the first column is less than the allowance for rounding in `joined`.
-        least = math.exp(-60 - 2 * self.u * float(powers.max()))
-        first = int(np.searchsorted(np.cumsum(self.laws[window.low, : top + 1]), least))
+        first = 0
+        if window.low > 0:
+            # What is below the first column is less than the allowance for rounding in `joined`.
+            least = math.exp(-60 - 2 * self.u * float(powers.max()))
+            first = int(np.searchsorted(np.cumsum(self.laws[window.low, : top + 1]), least))
         laws = self.laws[window.low : window.high + 1, first : top + 1]
         return np.asarray(laws @ values[first:], dtype=np.float64)
 
