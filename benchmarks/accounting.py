@@ -113,7 +113,8 @@ def theorem2() -> float | None:
 
 
 def forget() -> None:
-    """Empty the tables that queries share."""
+    """Empty the tables that queries share; nothing is kept on disk either."""
+    os.environ["PRIVAUDIT_CACHE"] = ""
     _sweep.upper_epsilon.cache_clear()
     _blanket.blanket_epsilon.cache_clear()
     _blanket.dataset_epsilon.cache_clear()

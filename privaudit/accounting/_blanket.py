@@ -47,13 +47,13 @@ def _points(n: int) -> int:
 
     It falls slowly with n, so that the bound falls with n too.
     """
-    return int(min(1000, 2000 * (20 / max(n, 20)) ** 0.35))
+    return int(min(700, 2000 * (20 / max(n, 20)) ** 0.35))
 
 
 def _frame(loss: Loss, n: int) -> tuple[float, int]:
     """Return (tilt, lattice points): enough for a dozen steps within the loss's deviation."""
     values, masses = loss.points(64)
-    theta, _, weights = tilt(values, masses, precision=1e-3)
+    theta, _, weights = tilt(values, masses, precision=1e-2)
     mean = float(weights @ values)
     deviation = math.sqrt(float(weights @ (values - mean) ** 2))
     across = (loss.top[0] - loss.bottom[0]) / max(deviation, 1e-300)

@@ -139,7 +139,7 @@ def expected_positive_part(
     x = law.support
     if not ((law.weights > 0) & (x > 0)).any():
         return 0.0
-    theta, log_m, weights = tilt(x, law.weights, start=start, precision=1e-2)
+    theta, log_m, weights = tilt(x, law.weights, start=start, precision=3e-2)
     mean, top = float(weights @ x), float(x[-1])
     low, high = (_reach(side * (x - mean), weights, n) for side in (-1, 1))
     # Beyond _TAIL / theta the factor exp(-theta s) leaves nothing that counts.
