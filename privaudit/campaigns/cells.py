@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
@@ -43,6 +44,8 @@ __all__ = [
 ]
 
 Scorer = Callable[[Guesses, Truth], Scores]
+
+_LOG = logging.getLogger(__name__)
 
 
 class Control(Protocol):
@@ -150,33 +153,67 @@ def measure(cell: Cell) -> Measurement:
         guesses = _of_targets(cell, cell.attack.run(view, knowledge=knowledge, rng=streams[0]))
         prior = _of_targets(cell, cell.attack.baseline(view, knowledge=knowledge, rng=streams[1]))
         control = _control(cell, view, streams[2], streams[3])
-        triples = tuple(
-            ScoreTriple(
-                name,
-                unit,
-                scorer(guesses, cell.truth),
-                scorer(prior, cell.truth),
-                None if control is None else scorer(control, cell.truth),
+        if cell.scorers and not guesses.target_ids:
+            return ended("not-applicable", f"'{cell.label}' leaves nobody to attack")
+        triples, missing = _summarisable(
+            tuple(
+                ScoreTriple(
+                    name,
+                    unit,
+                    scorer(guesses, cell.truth),
+                    scorer(prior, cell.truth),
+                    None if control is None else scorer(control, cell.truth),
+                )
+                for name, scorer, unit in cell.scorers
             )
-            for name, scorer, unit in cell.scorers
         )
+        if cell.scorers and cell.scorers[0][0] in missing:
+            return ended("failed", f"the {cell.scorers[0][0]} of every target is not finite")
     except UnmetRequirementsError as error:
         return ended("not-applicable", str(error))
     except PrivauditError as error:
         return ended("failed", str(error))
     except Exception as error:
         # The boundary of a campaign: whatever a (perhaps third-party) attack raises becomes a row
-        # of the report that names it, and the other cells go on.
+        # of the report that names it, and the other cells go on. Its trace goes to the log.
+        _LOG.info("%s by %s failed", cell.attack.name, cell.label, exc_info=True)
         return ended("failed", f"{type(error).__name__}: {error}")
     kept = dict(zip(guesses.target_ids, guesses.values, strict=True)) if cell.keep_guesses else {}
     return Measurement(
         "measured",
         "",
         triples,
-        {**guesses.diagnostics, **({"without-control": 1.0} if control is None else {})},
+        {
+            **guesses.diagnostics,
+            **({"without-control": 1.0} if control is None else {}),
+            **{f"not-finite/{name}": 1.0 for name in missing},
+        },
         time.perf_counter() - started,
         kept,
     )
+
+
+def _summarisable(
+    triples: tuple[ScoreTriple, ...],
+) -> tuple[tuple[ScoreTriple, ...], tuple[str, ...]]:
+    """Return the metrics of which a figure can be made, and the names of the others.
+
+    A mean of scores none of which is finite is no figure; a control of that kind is none.
+    """
+
+    def sound(scores: Scores | None) -> bool:
+        return scores is not None and (
+            scores.statistic == "proportion"
+            or bool(np.isfinite(list(scores.per_target.values())).any())
+        )
+
+    kept = tuple(
+        replace(t, control=t.control if sound(t.control) else None)
+        for t in triples
+        if sound(t.attack) and sound(t.baseline)
+    )
+    names = {t.name for t in kept}
+    return kept, tuple(t.name for t in triples if t.name not in names)
 
 
 def _control(

@@ -5,13 +5,23 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from privaudit.attacks.base import Attack
 from privaudit.campaigns.cells import Cell, Measurement, ScoreTriple, attack_options
 from privaudit.reports.model import Finding, Interval, NotRun
 from privaudit.scoring.estimate import Estimate, compare, verdict
 
-__all__ = ["Described", "findings_of", "interval", "not_run_of", "simultaneous_confidence"]
+__all__ = [
+    "Described",
+    "Subject",
+    "finding_of",
+    "findings_of",
+    "interval",
+    "not_run_of",
+    "simultaneous_confidence",
+]
 
 
 class Described(Protocol):
@@ -38,6 +48,37 @@ class Described(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What a finding is about.
+
+    Attributes
+    ----------
+    key : str
+        Of the cell.
+    attack : Attack
+    title, summary : str
+        What was tried and what it means, in plain words.
+    members : tuple of str
+        Of the coalition.
+    size : int
+        Number of parties in it.
+    label : str
+        The coalition in words.
+    setting : str
+        What a reader must know of the run.
+    """
+
+    key: str
+    attack: Attack
+    title: str
+    summary: str
+    members: tuple[str, ...]
+    size: int
+    label: str
+    setting: str
+
+
 def simultaneous_confidence(
     results: Sequence[tuple[Described, Measurement]], *, confidence: float
 ) -> tuple[float, int]:
@@ -62,19 +103,33 @@ def findings_of(
         for position, triple in enumerate(measurement.triples):
             headline = item.headline and position == 0
             level = corrected if headline else confidence
-            found.append(_finding(item, measurement, triple, level, headline=headline))
+            found.append(finding_of(_subject(item), measurement, triple, level, headline=headline))
     return found
 
 
-def _finding(
-    item: Described,
+def _subject(item: Described) -> Subject:
+    cell = item.cell
+    return Subject(
+        key=cell.key(),
+        attack=cell.attack,
+        title=item.title,
+        summary=item.summary,
+        members=tuple(sorted(cell.coalition.members)),
+        size=len(cell.coalition.members),
+        label=cell.label,
+        setting=cell.setting,
+    )
+
+
+def finding_of(
+    subject: Subject,
     measurement: Measurement,
     triple: ScoreTriple,
     confidence: float,
     *,
     headline: bool,
 ) -> Finding:
-    cell = item.cell
+    """Return the finding on one metric of a measured cell, its interval at ``confidence``."""
     figure = compare(
         triple.attack, baseline=triple.baseline, control=triple.control, confidence=confidence
     )
@@ -83,21 +138,21 @@ def _finding(
     finite = {t: v for t, v in per_target.items() if math.isfinite(v)}
     pick = max if figure.higher_is_leakier else min
     worst = pick(finite, key=lambda t: finite[t]) if finite else next(iter(per_target))
-    identity = f"{cell.key()}:{triple.name}"
     judged = verdict(figure)
     assert judged != "not tested"
+    attack = subject.attack
     return Finding(
-        id=hashlib.sha256(identity.encode()).hexdigest()[:12],
-        risk=cell.attack.risk,
-        title=item.title,
-        summary=item.summary,
-        attack=cell.attack.name,
-        attack_version=cell.attack.version,
-        coalition=tuple(sorted(cell.coalition.members)),
-        coalition_label=cell.label,
-        coalition_size=len(cell.coalition.members),
-        capabilities=tuple(sorted(cell.attack.requires)),
-        setting=cell.setting,
+        id=hashlib.sha256(f"{subject.key}:{triple.name}".encode()).hexdigest()[:12],
+        risk=attack.risk,
+        title=subject.title,
+        summary=subject.summary,
+        attack=attack.name,
+        attack_version=attack.version,
+        coalition=subject.members,
+        coalition_label=subject.label,
+        coalition_size=subject.size,
+        capabilities=tuple(sorted(attack.requires)),
+        setting=subject.setting,
         metric=triple.name,
         estimate=interval(figure),
         baseline=interval(figure.baseline),
@@ -111,7 +166,7 @@ def _finding(
         worst_target=worst,
         worst_value=per_target[worst],
         per_target=per_target,
-        parameters=attack_options(cell.attack),
+        parameters=attack_options(attack),
         seconds=measurement.seconds,
         unit=triple.unit,
         higher_is_leakier=figure.higher_is_leakier,

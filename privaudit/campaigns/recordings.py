@@ -17,12 +17,16 @@ from privaudit.campaigns.assembly import as_row, run_warnings, tool_facts, uncov
 from privaudit.campaigns.auditing import Steps, claim_folder
 from privaudit.campaigns.cells import Cell, CellStore, Measurement
 from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
-from privaudit.campaigns.linking import linkable_rounds, linking_cell, links_rounds
-from privaudit.campaigns.planned import GRANTED, Planned, attack_cell
+from privaudit.campaigns.planned import GRANTED, Planned
 from privaudit.campaigns.risks import risk_verdict, untested
 from privaudit.campaigns.runs import RecordedRun
-from privaudit.campaigns.scorers import scorers_for
-from privaudit.errors import ConfigurationError, PluginError, PrivauditError
+from privaudit.campaigns.single import single_cell
+from privaudit.errors import (
+    ConfigurationError,
+    PluginError,
+    PrivauditError,
+    UnmetRequirementsError,
+)
 from privaudit.reports.model import (
     AuditReport,
     BudgetRow,
@@ -67,38 +71,30 @@ def _relevant(transcript: Transcript) -> Iterator[Attack]:
             yield kind()
 
 
-def _cells(run: RecordedRun, *, seed: int) -> Iterator[Planned]:
+def _cells(run: RecordedRun, *, seed: int) -> tuple[list[Planned], list[NotRun]]:
+    """Return every attack by every small coalition, and why some cannot be tried."""
+    planned: list[Planned] = []
+    unmet: list[NotRun] = []
     for attack in _relevant(run.transcript):
-        scorers = scorers_for(attack, run)
-        if not scorers:
-            continue
+        said = (type(attack).__doc__ or attack.name).strip().splitlines()[0]
         for members in small_coalitions(run.transcript):
-            cell = _cell(run, attack, members, seed=seed)
-            if cell is not None:
-                said = (type(attack).__doc__ or attack.name).strip().splitlines()[0]
-                yield Planned(cell, attack.name, attack.name, said, headline=True)
-
-
-def _cell(
-    run: RecordedRun, attack: Attack, members: tuple[PartyId, ...], *, seed: int
-) -> Cell | None:
-    label = " + ".join(members)
-    if not links_rounds(attack):
-        return attack_cell(
-            run, attack, members, label, scorers_for(attack, run), setting="", seed=seed
-        )
-    rounds = linkable_rounds(run, attack)
-    if len(rounds) < 2:
-        return None
-    return linking_cell(
-        run,
-        attack,
-        Coalition(frozenset(members), GRANTED),
-        label=label,
-        probe=rounds[-1],
-        setting=f"round {rounds[-1]} under pseudonyms",
-        seed=seed,
-    )
+            label = " + ".join(members)
+            coalition = Coalition(frozenset(members), GRANTED)
+            try:
+                cell = single_cell(run, attack, coalition, label=label, seed=seed)
+            except (UnmetRequirementsError, ConfigurationError) as error:
+                unmet.append(
+                    NotRun(
+                        attack=attack.name,
+                        coalition_label=label,
+                        status="not-applicable",
+                        reason=str(error),
+                    )
+                )
+                continue
+            if cell.scorers:
+                planned.append(Planned(cell, attack.name, attack.name, said, headline=True))
+    return planned, unmet
 
 
 class _Claim(BaseModel):
@@ -151,7 +147,7 @@ def audit_recording(
         )
     started = time.perf_counter()
     protocol = run.protocol or "an unnamed protocol"
-    planned = list(_cells(run, seed=seed))
+    planned, unmet = _cells(run, seed=seed)
     store = CellStore(out / "cells")
 
     def done(position: int, total: int, cell: Cell, measurement: Measurement) -> None:
@@ -178,7 +174,7 @@ def audit_recording(
             for risk in _RISKS
         ),
         findings=tuple(findings),
-        not_run=_reasons(results),
+        not_run=_reasons([*unmet, *not_run_of(results)]),
         exposure=(),
         budgets=budgets,
         uncovered=uncovered,
@@ -202,10 +198,10 @@ def audit_recording(
     )
 
 
-def _reasons(results: Sequence[tuple[Planned, Measurement]]) -> tuple[NotRun, ...]:
+def _reasons(rows: Sequence[NotRun]) -> tuple[NotRun, ...]:
     """Return why attacks did not run: one row an attack and reason, with all whom it concerns."""
     found: dict[tuple[str, str, str], list[str]] = {}
-    for row in not_run_of(results):
+    for row in rows:
         # Reasons name the coalition; without that they are few.
         parties = row.coalition_label.split(" + ")
         reason = row.reason

@@ -16,12 +16,10 @@ from privaudit.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
     from privaudit.campaigns.grid import Campaign
-    from privaudit.campaigns.grid.engines import Engine
 
 __all__ = ["register"]
 
 INCOMPLETE = 3
-ENGINES = ("local", "dask")
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +35,9 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--dry-run", help="List the cells and an estimate; run nothing.")
         ] = False,
         jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Worker processes.")] = 2,
-        engine: Annotated[str, typer.Option("--engine", help=f"{' or '.join(ENGINES)}.")] = "local",
+        engine: Annotated[
+            str, typer.Option("--engine", help="local, dask, or another of privaudit list engines.")
+        ] = "local",
         address: Annotated[
             str,
             typer.Option("--address", help="Of a dask scheduler: host:port or its file."),
@@ -62,6 +62,7 @@ def register(app: typer.Typer) -> None:
         failed or are missing.
         """
         from privaudit.campaigns.grid import read_campaign, run_campaign
+        from privaudit.campaigns.grid.offered import EngineOptions, engine_of
         from privaudit.campaigns.grid.report import campaign_report
         from privaudit.reports import write_report
 
@@ -71,7 +72,9 @@ def register(app: typer.Typer) -> None:
             return
         if out is None:
             raise ConfigurationError("name a folder with -o; the same command resumes there")
-        chosen = _engine(engine, jobs, address, time_limit, memory_limit, out)
+        chosen = engine_of(
+            engine, EngineOptions(jobs, address, time_limit, memory_limit, out / "logs")
+        )
         with progress(quiet=quiet) as steps:
             summary = run_campaign(
                 described,
@@ -80,6 +83,8 @@ def register(app: typer.Typer) -> None:
                 data_root=data_root,
                 retry_failed=retry_failed,
                 steps=steps,
+                # Above the progress bars, and also without them.
+                failed=lambda told: typer.echo(told, err=True),
             )
             report = campaign_report(described, out)
             files = write_report(report, out)
@@ -120,7 +125,7 @@ def register(app: typer.Typer) -> None:
             str, typer.Option("--sort", help="Column to sort by; -COLUMN descends.")
         ] = "",
         columns: Annotated[
-            str, typer.Option("--columns", help="Comma-separated; all that vary by default.")
+            str, typer.Option("--columns", help="Comma-separated; also those of an export.")
         ] = "",
         csv_file: Annotated[
             Path | None, typer.Option("--csv", help="Write the rows to a CSV file.")
@@ -130,16 +135,22 @@ def register(app: typer.Typer) -> None:
         ] = None,
         json: options.Json = False,
     ) -> None:
-        """List, filter, sort and export the results of a campaign, one row a metric of a cell."""
+        """List, filter, sort and export the results of a campaign, one row a metric of a cell.
+
+        An export leaves out what differs from run to run (seconds, log)
+        unless --columns names it, so that the same campaign gives the
+        same file.
+        """
         from privaudit.campaigns.grid import Store
-        from privaudit.campaigns.grid.table import flat_rows, selected, varying
+        from privaudit.campaigns.grid.table import exported, flat_rows, selected, varying
 
         with Store(folder, readonly=True) as store:
             rows = selected(flat_rows(store.rows()), where=where or (), sort=sort)
+        kept = _columns(columns, rows) or exported(rows)
         if csv_file is not None:
-            csv_file.write_text(_csv(rows), encoding="utf-8")
+            _write(csv_file, _csv(rows, kept).encode())
         if parquet is not None:
-            _parquet(rows, parquet)
+            _write(parquet, _parquet(rows, kept))
         if json:
             emit_json({"rows": rows})
             return
@@ -205,33 +216,6 @@ def _plan(campaign: Campaign, out: Path | None, *, json: bool, jobs: int) -> Non
     )
 
 
-def _engine(
-    name: str,
-    jobs: int,
-    address: str,
-    time_limit: float | None,
-    memory_limit: float | None,
-    out: Path,
-) -> Engine:
-    from privaudit.campaigns.grid.engines import DaskEngine, PoolEngine
-
-    if name == "local":
-        if address:
-            raise ConfigurationError("--address goes with --engine dask")
-        return PoolEngine(jobs, time_limit, memory_limit, out / "logs")
-    if name == "dask":
-        if time_limit is not None or memory_limit is not None:
-            raise ConfigurationError(
-                "--time-limit and --memory-limit go with --engine local; dask's workers have "
-                "limits of their own (dask worker --memory-limit)"
-            )
-        return DaskEngine(address, jobs)
-    raise ConfigurationError(
-        f"no engine is named '{name}'; allowed are {', '.join(ENGINES)}."
-        f"{did_you_mean(name, ENGINES)}"
-    )
-
-
 def _columns(text: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     names = [part.strip() for part in text.split(",") if part.strip()]
     known = {name for row in rows for name in row}
@@ -250,21 +234,31 @@ def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(name for row in rows for name in row))
+def _csv(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    writer = csv.DictWriter(stream, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
 
 
-def _parquet(rows: Sequence[dict[str, Any]], file: Path) -> None:
+def _parquet(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> bytes:
+    stream = io.BytesIO()
     try:
         import pandas as pd
 
-        pd.DataFrame(list(rows)).to_parquet(file)
+        pd.DataFrame(list(rows), columns=list(names)).to_parquet(stream)
     except ImportError as error:
         raise ConfigurationError(
             "Parquet needs pandas and pyarrow: pip install 'privaudit[tables]'"
         ) from error
+    return stream.getvalue()
+
+
+def _write(file: Path, content: bytes) -> None:
+    from privaudit.reports import replace_file
+
+    try:
+        replace_file(file, content)
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error

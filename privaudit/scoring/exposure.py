@@ -11,9 +11,10 @@ import numpy.typing as npt
 from privaudit.attacks.base import Guesses
 from privaudit.attacks.collusion import RECOVERED, Status
 from privaudit.errors import ConfigurationError
+from privaudit.scoring.estimate import Scores
 from privaudit.transcript import Array, Truth
 
-__all__ = ["ExposureMeasure", "ExposureSummary", "exposure", "summarise"]
+__all__ = ["ExposureMeasure", "ExposureSummary", "energy_known", "exposure", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,36 @@ def exposure(guesses: Guesses, truth: Truth) -> tuple[ExposureMeasure, ...]:
     )
 
 
-def _measure(target: str, found: Array, guesses: Guesses, truth: Truth) -> ExposureMeasure:
+def energy_known(guesses: Guesses, truth: Truth) -> Scores:
+    """Score the share of an update's energy ``|u|^2`` in coordinates that are known without noise.
+
+    Those that are claimed as exact or as derived from an aggregate count, each only as far as it
+    is right: ``sum_j max(0, u_j^2 - (v_j - u_j)^2) / |u|^2`` over them. Errors as
+    :func:`exposure`.
+    """
+    shares = {}
+    for target, found in zip(guesses.target_ids, guesses.values, strict=True):
+        update = _checked(target, found, truth).astype(np.float64)
+        known = np.isin(found["status"], (Status.EXACT, Status.DERIVED))
+        own = update[known] ** 2
+        error = (found["value"][known].astype(np.float64) - update[known]) ** 2
+        total = float((update**2).sum())
+        shares[target] = float(np.maximum(own - error, 0).sum()) / total if total else float("nan")
+    return Scores("energy known without noise", "mean", shares)
+
+
+def _checked(target: str, found: Array, truth: Truth) -> Array:
     update = truth.get(target, "update")
     if found.dtype != RECOVERED or found.shape != update.shape:
         raise ConfigurationError(
             f"{target}: exposure needs guesses of {RECOVERED} and shape {update.shape}, got "
             f"{found.dtype} of shape {found.shape}"
         )
+    return update
+
+
+def _measure(target: str, found: Array, guesses: Guesses, truth: Truth) -> ExposureMeasure:
+    update = _checked(target, found, truth)
     d = len(update)
     status, value = found["status"], found["value"]
     exact, derived = status == Status.EXACT, status == Status.DERIVED

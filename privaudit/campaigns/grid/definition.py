@@ -11,9 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from privaudit import plugins
 from privaudit.campaigns.grid.specification import CellSpec
-from privaudit.campaigns.simulation import configured_protocol, simulation_config
+from privaudit.campaigns.simulation import (
+    FederationConfig,
+    VerticalConfig,
+    configured_protocol,
+    simulation_config,
+)
 from privaudit.configuration import constructed, read_toml, validated
 from privaudit.errors import ConfigurationError, did_you_mean
+from privaudit.protocols.base import runs_on_columns
 from privaudit.transcript import Capability
 
 __all__ = ["AttackPlan", "Campaign", "read_campaign"]
@@ -21,6 +27,7 @@ __all__ = ["AttackPlan", "Campaign", "read_campaign"]
 Scalar: TypeAlias = bool | int | float | str
 #: A campaign of more cells is more likely a slip than a wish.
 MOST_CELLS = 100_000
+_SECTIONS = ("parameters", "federation")
 
 
 class AttackPlan(BaseModel):
@@ -73,12 +80,15 @@ class Campaign(BaseModel):
     protocol : str
         Of runs where the grid does not vary it.
     parameters, federation : dict
-        Fixed parts of a run, as in ``privaudit simulate --config``.
+        Fixed parts of a run, as in ``privaudit simulate --config``. Where the grid varies the
+        protocol, each takes those that it has, and those of a table of its name
+        (``[parameters.disue]``) before them.
     seed : int
         Where the grid does not vary it.
     grid : dict of str to list
-        Values of ``protocol``, ``seed``, ``parameters.KEY`` or ``federation.KEY``; all
-        combinations are taken. A key that a protocol does not have is left out of its runs.
+        Values of ``protocol``, ``seed``, ``parameters.KEY`` or ``federation.KEY`` (or
+        ``parameters.PROTOCOL.KEY``); all combinations are taken. A key that a protocol does not
+        have is left out of its runs.
     exclude : tuple of dict
         Combinations to leave out: a run is, if it agrees with all keys of an entry.
     attack : tuple of AttackPlan
@@ -103,9 +113,7 @@ class Campaign(BaseModel):
     def _known_axes(cls, grid: dict[str, tuple[Scalar, ...]]) -> dict[str, tuple[Scalar, ...]]:
         for key, values in grid.items():
             section, _, name = key.partition(".")
-            if key not in ("protocol", "seed") and not (
-                section in ("parameters", "federation") and name
-            ):
+            if key not in ("protocol", "seed") and not (section in _SECTIONS and name):
                 raise ValueError(
                     f"'{key}' is no axis; allowed are protocol, seed, parameters.KEY and "
                     f"federation.KEY.{did_you_mean(key, ('protocol', 'seed', 'parameters'))}"
@@ -151,36 +159,47 @@ class Campaign(BaseModel):
                 yield run
         if not seen:
             raise ConfigurationError("the grid is empty: everything is excluded")
-        unused = [k for k in self.grid if "." in k and k not in used]
-        if unused:
-            raise ConfigurationError(
-                f"grid: {', '.join(unused)} fits none of the campaign's protocols; privaudit "
-                "explain PROTOCOL lists the parameters"
-            )
+        written = [key for key, _ in self._fixed()] + [key for key in self.grid if "." in key]
+        for key in written:
+            if key not in used:
+                known = {f"{s}.{n}" for p in self._protocols() for s, f in _fields(p) for n in f}
+                raise ConfigurationError(
+                    f"campaign: {key} fits none of the campaign's protocols; privaudit explain "
+                    f"PROTOCOL lists the parameters.{did_you_mean(key, known)}"
+                )
+
+    def _fixed(self) -> Iterator[tuple[str, Any]]:
+        """Yield ``section.KEY`` or ``section.PROTOCOL.KEY`` of every fixed part, with its value."""
+        protocols = plugins.available("protocol")
+        for section in _SECTIONS:
+            for key, value in getattr(self, section).items():
+                if key in protocols and isinstance(value, dict):
+                    yield from ((f"{section}.{key}.{k}", v) for k, v in value.items())
+                else:
+                    yield f"{section}.{key}", value
 
     def _run(self, point: Mapping[str, Scalar]) -> tuple[dict[str, Any], set[str]]:
+        """Return a run's configuration, and the keys of the campaign that it uses."""
         protocol = str(point.get("protocol", self.protocol))
-        kind = plugins.load("protocol", protocol)
-        parameters, federation = dict(self.parameters), dict(self.federation)
-        used = set()
-        for key, value in point.items():
-            section, _, name = key.partition(".")
-            if section == "parameters" and name in kind.Config.model_fields:
-                parameters[name] = value
-                used.add(key)
-            elif section == "federation":
-                federation[name] = value
-                used.add(key)
-        if len(self._protocols()) > 1:
-            # Protocols that are compared share what they can of the fixed parameters.
-            parameters = {k: v for k, v in parameters.items() if k in kind.Config.model_fields}
+        several = len(self._protocols()) > 1
+        given = [*self._fixed(), *((k, v) for k, v in point.items() if "." in k)]
+        used: set[str] = set()
+        chosen: dict[str, dict[str, Any]] = {}
+        for section, fields in _fields(protocol):
+            chosen[section] = {}
+            # What is said of one protocol goes before what is said of all.
+            for own in (False, True):
+                for key, value in given:
+                    where, _, name = key.partition(".")
+                    if where != section or name.startswith(f"{protocol}.") != own:
+                        continue
+                    # Protocols that are compared share what they can; a single one refuses what
+                    # it does not know.
+                    if own or name in fields or not (several or key in self.grid):
+                        chosen[section][name.removeprefix(f"{protocol}.")] = value
+                        used.add(key)
         config = simulation_config(
-            {
-                "protocol": protocol,
-                "parameters": parameters,
-                "federation": federation,
-                "seed": point.get("seed", self.seed),
-            },
+            {"protocol": protocol, **chosen, "seed": point.get("seed", self.seed)},
             where="campaign",
         )
         configured_protocol(protocol, dict(config.parameters))
@@ -228,6 +247,16 @@ class Campaign(BaseModel):
         if not cells:
             raise ConfigurationError("no attack of the campaign fits a run of its grid")
         return tuple(cells.values())
+
+
+def _fields(protocol: str) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return, for each part of a run's configuration, the keys that a protocol has."""
+    kind = plugins.load("protocol", protocol)
+    federation = VerticalConfig if runs_on_columns(kind) else FederationConfig
+    return (
+        ("parameters", frozenset(kind.Config.model_fields)),
+        ("federation", frozenset(federation.model_fields)),
+    )
 
 
 def _options(plan: AttackPlan) -> Iterator[dict[str, Any]]:

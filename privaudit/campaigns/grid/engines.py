@@ -20,7 +20,10 @@ Task = tuple[str, CellSpec]
 
 
 class Engine(Protocol):
-    """Measures cells in some order and yields each result as it is there."""
+    """Measures cells in some order and yields each result as it is there.
+
+    A result may have a ``log``: the path of what its worker wrote to standard error.
+    """
 
     def run(
         self, tasks: Sequence[Task], *, runs: Path, data_root: Path | None
@@ -68,11 +71,9 @@ class PoolEngine:
         with Pool(
             work, jobs=self.jobs, seconds=self.seconds, megabytes=self.megabytes, logs=self.logs
         ) as pool:
-            for key, outcome in pool.results((key, spec.to_json()) for key, spec in tasks):
-                if isinstance(outcome, str):
-                    yield key, _failed(outcome)
-                else:
-                    yield key, outcome
+            for key, answer in pool.results((key, spec.to_json()) for key, spec in tasks):
+                result = _failed(answer.reason) if answer.result is None else answer.result
+                yield key, {**result, "log": "" if answer.log is None else str(answer.log)}
 
 
 @dataclass(frozen=True, slots=True)

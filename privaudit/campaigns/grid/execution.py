@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +15,14 @@ from privaudit.campaigns.auditing import Steps
 from privaudit.campaigns.grid.definition import Campaign
 from privaudit.campaigns.grid.engines import Engine
 from privaudit.campaigns.grid.store import Store
+from privaudit.errors import ConfigurationError
 from privaudit.reports import replace_file
 
 __all__ = ["Summary", "run_campaign"]
 
 #: The resolved configuration, beside the results.
 CONFIGURATION = "campaign.json"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ def run_campaign(
     data_root: Path | None = None,
     retry_failed: bool = False,
     steps: Steps,
+    failed: Callable[[str], None] = lambda told: None,
 ) -> Summary:
     """Measure every cell that ``out`` does not hold; the same call resumes after any interruption.
 
@@ -56,36 +63,47 @@ def run_campaign(
     ----------
     retry_failed : bool
         Measure cells again that failed; cells that were measured never are.
+    failed : callable
+        Told of each cell that failed, at once: which, why, and where its log is.
 
     Raises
     ------
     ConfigurationError
-        If the campaign has a wrong value, or results cannot be stored.
+        If the campaign has a wrong value, or runs or results cannot be stored.
     OutputExistsError
         If the folder holds another campaign.
     """
     started = time.perf_counter()
     cells = campaign.cells()
-    out.mkdir(parents=True, exist_ok=True)
     configuration = campaign.model_dump(mode="json")
-    with Store(out) as store:
+    with _writable(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with _alone(out), Store(out) as store:
         store.plan(configuration, cells)
-        replace_file(
-            out / CONFIGURATION, json.dumps(configuration, indent=2, sort_keys=True).encode()
-        )
+        with _writable(out):
+            text = json.dumps(configuration, indent=2, sort_keys=True)
+            replace_file(out / CONFIGURATION, text.encode())
         rows = store.rows()
         wanted = {"pending", "failed"} if retry_failed else {"pending"}
-        missing = [(row.key, row.specification) for row in rows if row.status in wanted]
+        missing = {row.key: row.specification for row in rows if row.status in wanted}
         done = len(rows) - len(missing)
-        for key, result in engine.run(missing, runs=out / "runs", data_root=data_root):
+        _clean(out / "runs")
+        results = engine.run(tuple(missing.items()), runs=out / "runs", data_root=data_root)
+        for key, result in results:
+            if result["status"] == "pending":
+                raise ConfigurationError(
+                    f"{result['reason'].rstrip('.')}. Free it and run the same command again: "
+                    f"{done} of {len(rows)} cells are finished and kept"
+                )
             store.finish(key, result)
             done += 1
-            spec = next(s for k, s in missing if k == key)
+            spec = missing[key]
             who = spec.coalition or spec.threat_model
             told = f"{spec.run['protocol']}: {spec.attack} by {who}: {result['status']}"
-            if result["status"] == "failed":
-                told += f" ({result['reason']})"
             steps("cells", done, len(rows), told)
+            if result["status"] == "failed":
+                log = f"; log: {result['log']}" if result.get("log") else ""
+                failed(f"{told} ({result['reason']}){log}")
         states = [row.status for row in store.rows()]
     return Summary(
         cells=len(states),
@@ -96,3 +114,38 @@ def run_campaign(
         computed=len(missing),
         seconds=time.perf_counter() - started,
     )
+
+
+@contextmanager
+def _writable(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"{out}: cannot be written to ({error.strerror}); name another folder with -o, or free "
+            "the disk and run the same command again"
+        ) from error
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the folder, so that no other process runs a campaign into it meanwhile.
+
+    A lock of SQLite's: it ends with the process, however that ends.
+    """
+    with closing(sqlite3.connect(out / LOCK, timeout=0, isolation_level=None)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise ConfigurationError(
+                f"{out / LOCK}: {error}; if another process runs this campaign, wait for it or "
+                "end it"
+            ) from error
+        yield
+
+
+def _clean(runs: Path) -> None:
+    """Remove what processes that were killed had begun to record."""
+    for part in runs.glob(".*"):
+        if not part.name.startswith(".damaged-"):
+            shutil.rmtree(part, ignore_errors=True)

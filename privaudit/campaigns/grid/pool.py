@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import signal
@@ -20,7 +21,7 @@ from typing import Any, Final, Self
 from privaudit.campaigns.workers import end_with_parent, one_thread_a_worker
 from privaudit.errors import ConfigurationError, PrivauditError
 
-__all__ = ["Pool"]
+__all__ = ["Answer", "Pool"]
 
 Work = Callable[[Any], dict[str, Any]]
 
@@ -38,6 +39,8 @@ def _serve(work: Work, pipe: Connection, log: Path | None) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         stream = log.open("a", encoding="utf-8", buffering=1)
         os.dup2(stream.fileno(), sys.stderr.fileno())
+        logging.basicConfig(format="%(asctime)s %(message)s")
+        logging.getLogger("privaudit").setLevel(logging.INFO)
     with contextlib.suppress(ImportError):
         import torch
 
@@ -59,6 +62,25 @@ def _serve(work: Work, pipe: Connection, log: Path | None) -> None:
                 traceback.print_exc()
                 answer = f"{type(error).__name__}: {error}"
             pipe.send(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a task.
+
+    Attributes
+    ----------
+    result : dict or None
+        None if it has none.
+    reason : str
+        Why it has none.
+    log : Path or None
+        What the worker wrote to standard error, if it is kept.
+    """
+
+    result: dict[str, Any] | None
+    reason: str = ""
+    log: Path | None = None
 
 
 @dataclass(slots=True)
@@ -118,14 +140,16 @@ class Pool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # Every result is told already: nobody has to wait for a worker's libraries to unload.
         for worker in self._workers:
-            self._end(worker)
+            worker.pipe.close()
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join(timeout=5)
         self._workers.clear()
 
-    def results(
-        self, tasks: Iterable[tuple[str, Any]]
-    ) -> Iterator[tuple[str, dict[str, Any] | str]]:
-        """Yield key and result of every task as it is done; a text in its place says why not."""
+    def results(self, tasks: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Answer]]:
+        """Yield key and answer of every task as it is done."""
         waiting = list(reversed(list(tasks)))
         while waiting or any(w.key is not None for w in self._workers):
             while len(self._workers) < min(
@@ -141,7 +165,7 @@ class Pool:
                         worker.pipe.send(task)
             yield from self._finished()
 
-    def _finished(self) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    def _finished(self) -> Iterator[tuple[str, Answer]]:
         busy = [w for w in self._workers if w.key is not None]
         ready = set(wait([w.pipe for w in busy], timeout=_TICK))
         for worker in busy:
@@ -151,14 +175,17 @@ class Pool:
             worker.key = None
             yield key, answer
 
-    def _answer(self, worker: _Worker, *, ready: bool) -> dict[str, Any] | str | None:
+    def _answer(self, worker: _Worker, *, ready: bool) -> Answer | None:
         """Return what a busy worker has to say, or why it will not; None if it is still at work."""
         if ready:
             try:
                 answer: dict[str, Any] | str | None = worker.pipe.recv()
                 if answer is None:
                     worker.started = time.monotonic()
-                return answer
+                    return None
+                if isinstance(answer, str):
+                    return Answer(None, answer, worker.log)
+                return Answer(answer, log=worker.log)
             except (EOFError, OSError):
                 worker.process.join(timeout=5)
                 code = worker.process.exitcode
@@ -174,10 +201,12 @@ class Pool:
                 )
         return None
 
-    def _lost(self, worker: _Worker, reason: str) -> str:
-        self._end(worker)
+    def _lost(self, worker: _Worker, reason: str) -> Answer:
+        worker.pipe.close()
+        worker.process.kill()
+        worker.process.join(timeout=5)
         self._workers.remove(worker)
-        return reason if worker.log is None else f"{reason}; see {worker.log}"
+        return Answer(None, reason, worker.log)
 
     def _start(self) -> _Worker:
         context = get_context("spawn")
@@ -188,15 +217,6 @@ class Pool:
         process.start()
         theirs.close()
         return _Worker(process, ours, log)
-
-    def _end(self, worker: _Worker) -> None:
-        worker.pipe.close()
-        if worker.key is None:
-            # An idle worker ends by itself when its pipe closes.
-            worker.process.join(timeout=2)
-        if worker.process.is_alive():
-            worker.process.kill()
-            worker.process.join(timeout=5)
 
 
 def _resident(pid: int | None) -> float:

@@ -15,7 +15,7 @@ from privaudit.campaigns.assembly import tool_facts
 from privaudit.campaigns.cells import Measurement, ScoreTriple
 from privaudit.campaigns.findings import interval
 from privaudit.campaigns.grid.definition import Campaign
-from privaudit.campaigns.grid.specification import run_key
+from privaudit.campaigns.grid.recorded import run_key
 from privaudit.campaigns.grid.store import Row, Store
 from privaudit.campaigns.measurements import measurement_from_json
 from privaudit.campaigns.risks import risk_verdict, untested

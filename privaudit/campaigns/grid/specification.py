@@ -6,32 +6,36 @@ machine can measure it, in any order, and get the same bytes.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+import errno
+import logging
 import re
-import secrets
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from privaudit import __version__, plugins
+from privaudit import plugins
 from privaudit.attacks.base import Attack
 from privaudit.attacks.indices import PRESETS
 from privaudit.campaigns.cells import Cell, Measurement, measure
-from privaudit.campaigns.measurements import measurement_to_json
+from privaudit.campaigns.grid.recorded import digest, ensure_run, run_key
+from privaudit.campaigns.measurements import Status, measurement_to_json
 from privaudit.campaigns.pq_mds.adversaries import Numbers, adversary_cell, fitting_numbers
-from privaudit.campaigns.runs import RecordedRun, recorded
-from privaudit.campaigns.simulation import simulation_config
+from privaudit.campaigns.runs import RecordedRun
 from privaudit.campaigns.single import single_cell
 from privaudit.configuration import constructed
-from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
+from privaudit.errors import (
+    ConfigurationError,
+    PrivauditError,
+    UnmetRequirementsError,
+    did_you_mean,
+)
 from privaudit.transcript import Capability, Coalition, PartyId, Transcript
 
-__all__ = ["CellSpec", "ensure_run", "execute", "members_of", "run_key"]
+__all__ = ["CellSpec", "execute", "members_of"]
+
+_LOG = logging.getLogger(__name__)
+_DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 #: Under a threat model that grants them: rows whose records are known, and persons looked for.
 KNOWN_ROWS: Final = 100
@@ -97,23 +101,7 @@ class CellSpec:
             "run": run_key(self.run),
             "attack_version": attack.version,
         }
-        return _digest(specification)
-
-
-def run_key(run: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a run's configuration and of the version of its protocol.
-
-    Runs are reproducible byte for byte, so that this stands for the digest of their recording.
-    """
-    protocol = plugins.load("protocol", run["protocol"])
-    return _digest(
-        {"privaudit": __version__, "protocol_version": protocol.version, "run": dict(run)}
-    )
-
-
-def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+        return digest(specification)
 
 
 def members_of(coalition: str, transcript: Transcript) -> tuple[PartyId, ...]:
@@ -143,55 +131,46 @@ def members_of(coalition: str, transcript: Transcript) -> tuple[PartyId, ...]:
     return tuple(dict.fromkeys(members))
 
 
-@lru_cache(maxsize=4)
-def _cached_run(config: str, folder: Path, data_root: Path | None) -> RecordedRun:
-    return recorded(
-        simulation_config(json.loads(config), where="campaign"), folder, data_root=data_root
-    )
-
-
-def ensure_run(run: Mapping[str, Any], folder: Path, *, data_root: Path | None) -> RecordedRun:
-    """Return a run of the campaign, recording it unless ``folder`` holds it.
-
-    Several processes may want the same run: each records it into a folder of its own, and the
-    first to be done moves it into place.
-    """
-    target = folder / run_key(run)[:32]
-    text = json.dumps(dict(run), sort_keys=True)
-    if not (target / "run" / "manifest.json").is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        own = folder / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
-        try:
-            recorded(simulation_config(run, where="campaign"), own, data_root=data_root)
-            try:
-                own.rename(target)
-            except OSError:
-                # Another process was first; its recording has the same bytes.
-                if not (target / "run" / "manifest.json").is_file():
-                    raise
-        finally:
-            shutil.rmtree(own, ignore_errors=True)
-    return _cached_run(text, target, data_root)
-
-
 def execute(
     specification: Mapping[str, Any], *, runs: Path, data_root: Path | None = None
 ) -> dict[str, Any]:
     """Measure a cell and return the result as JSON values; the function that engines call.
+
+    Whatever goes wrong in the cell becomes a result, the same on every engine.
 
     Returns
     -------
     dict
         ``status``, ``reason``, ``triples`` (attack, baseline and control of each metric),
         ``diagnostics``; the same for the same specification. ``seconds`` is apart, in that it is
-        not.
+        not. The status is ``"pending"`` where the disk is full or read-only: then no other cell
+        can be measured either, and none has failed.
     """
     spec = CellSpec.from_json(specification)
     try:
-        cell = _cell(spec, ensure_run(spec.run, runs, data_root=data_root))
+        return measurement_to_json(
+            measure(_cell(spec, ensure_run(spec.run, runs, data_root=data_root)))
+        )
     except UnmetRequirementsError as error:
-        return measurement_to_json(Measurement("not-applicable", str(error), (), {}, 0.0))
-    return measurement_to_json(measure(cell))
+        return _ended("not-applicable", str(error))
+    except Exception as error:
+        if _disk_full(error):
+            return {**_ended("failed", str(error)), "status": "pending"}
+        known = isinstance(error, PrivauditError)
+        _LOG.info("%s failed", spec.attack, exc_info=not known)
+        return _ended("failed", str(error) if known else f"{type(error).__name__}: {error}")
+
+
+def _ended(status: Status, reason: str) -> dict[str, Any]:
+    return measurement_to_json(Measurement(status, reason, (), {}, 0.0))
+
+
+def _disk_full(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _DISK:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _adversary(spec: CellSpec, run: RecordedRun, attack: Attack, seed: int) -> Cell:

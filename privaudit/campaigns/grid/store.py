@@ -28,7 +28,8 @@ CREATE TABLE IF NOT EXISTS cells (
     status TEXT NOT NULL,
     reason TEXT NOT NULL DEFAULT '',
     result TEXT,
-    seconds REAL
+    seconds REAL,
+    log TEXT NOT NULL DEFAULT ''
 );
 """
 
@@ -43,7 +44,9 @@ class Row:
     result : mapping or None
         As :func:`privaudit.campaigns.grid.specification.execute` returns it, without the seconds.
     seconds : float or None
-        How long it took; the one thing that differs from run to run.
+        How long it took. This and the next are all that differs from run to run.
+    log : str
+        Path of what its worker wrote to standard error, if it failed and that is kept.
     """
 
     key: str
@@ -52,6 +55,7 @@ class Row:
     reason: str
     result: Mapping[str, Any] | None
     seconds: float | None
+    log: str = ""
 
 
 class Store:
@@ -99,6 +103,14 @@ class Store:
                     f"{self.file} is of schema {found!r}; this version reads {SCHEMA!r}: read it "
                     "with the version that wrote it, or run the campaign into another folder"
                 )
+            columns = {row[1] for row in self._connection.execute("PRAGMA table_info(cells)")}
+            if "log" not in columns and not readonly:
+                # Folders of before logs were stored.
+                self._connection.execute(
+                    "ALTER TABLE cells ADD COLUMN log TEXT NOT NULL DEFAULT ''"
+                )
+                columns.add("log")
+            self._log = "log" if "log" in columns else "''"
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -173,15 +185,17 @@ class Store:
 
     def finish(self, key: str, result: Mapping[str, Any]) -> None:
         """Store the result of a cell."""
-        kept = {k: v for k, v in result.items() if k != "seconds"}
+        kept = {k: v for k, v in result.items() if k not in ("seconds", "log")}
         with self._told():
             self._connection.execute(
-                "UPDATE cells SET status = ?, reason = ?, result = ?, seconds = ? WHERE key = ?",
+                "UPDATE cells SET status = ?, reason = ?, result = ?, seconds = ?, log = ? "
+                "WHERE key = ?",
                 (
                     result["status"],
                     result["reason"],
                     json.dumps(kept, sort_keys=True, allow_nan=False),
                     result["seconds"],
+                    result.get("log", "") if result["status"] == "failed" else "",
                     key,
                 ),
             )
@@ -189,7 +203,7 @@ class Store:
     def rows(self, *, status: str | None = None) -> tuple[Row, ...]:
         """Return the campaign's cells in the order planned; ``None`` does not restrict."""
         query = (
-            "SELECT key, specification, status, reason, result, seconds FROM cells "
+            f"SELECT key, specification, status, reason, result, seconds, {self._log} FROM cells "
             "WHERE position >= 0 AND (? IS NULL OR status = ?) ORDER BY position"
         )
         with self._told():
@@ -202,8 +216,9 @@ class Store:
                 reason,
                 None if result is None else json.loads(result),
                 seconds,
+                log,
             )
-            for key, specification, state, reason, result, seconds in found
+            for key, specification, state, reason, result, seconds, log in found
         )
 
     def seconds_by_attack(self) -> dict[str, float]:

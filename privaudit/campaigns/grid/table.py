@@ -11,15 +11,15 @@ from privaudit.configuration import parse_assignment
 from privaudit.errors import ConfigurationError, did_you_mean
 from privaudit.scoring.estimate import compare, verdict
 
-__all__ = ["flat_rows", "selected", "varying"]
+__all__ = ["exported", "flat_rows", "selected", "varying"]
 
 Flat = dict[str, Any]
 
 #: Columns that a listing always has, in this order.
 _FIRST = ("protocol", "attack", "by")
 _FIGURES = ("metric", "value", "low", "high", "baseline", "control", "n", "verdict", "status")
-#: Columns that are left out of a listing unless asked for.
-_QUIET = ("key", "seconds", "reason")
+#: Columns that differ from run to run of the same campaign.
+_OF_THE_RUN = ("seconds", "log")
 
 
 def flat_rows(rows: Sequence[Row], *, confidence: float = 0.95) -> list[Flat]:
@@ -43,7 +43,12 @@ def _flat(row: Row, confidence: float) -> list[Flat]:
         **_spread("federation", spec.run["federation"]),
         **_spread("options", spec.options),
     }
-    tail: Flat = {"status": row.status, "reason": row.reason, "seconds": row.seconds}
+    tail: Flat = {
+        "status": row.status,
+        "reason": row.reason,
+        "seconds": row.seconds,
+        "log": row.log or None,
+    }
     if row.result is None or row.status != "measured":
         return [{**head, **tail}]
     flat = []
@@ -110,8 +115,18 @@ def selected(rows: Sequence[Flat], *, where: Sequence[str], sort: str) -> list[F
     return kept
 
 
+def exported(rows: Sequence[Flat]) -> list[str]:
+    """Return the columns of an export: all but those that differ from run to run.
+
+    So that the same campaign gives the same file, byte for byte, wherever and however often it was
+    interrupted.
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [name for name in names if name not in _OF_THE_RUN]
+
+
 def varying(rows: Sequence[Flat]) -> list[str]:
-    """Return the columns worth listing: who and what, settings that vary, and the figures."""
+    """Return the columns worth listing: who and what, settings that vary, figures, or why none."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     settings = [
         name
@@ -119,4 +134,5 @@ def varying(rows: Sequence[Flat]) -> list[str]:
         if ("." in name or name == "seed") and len({repr(row.get(name)) for row in rows}) > 1
     ]
     figures = [name for name in _FIGURES if name in names]
-    return [*(n for n in _FIRST if n in names), *settings, *figures]
+    why = [name for name in ("reason", "log") if any(row.get(name) for row in rows)]
+    return [*(n for n in _FIRST if n in names), *settings, *figures, *why]
