@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from privaudit.attacks.control import deranged
 from privaudit.attacks.inference import LabelsFromValues, LabelsFromZeroSums
 from privaudit.attacks.inversion import BlindCoordinates, BlindMatching
 from privaudit.attacks.inversion._blind_groups import zero_sum_group
+from privaudit.attacks.inversion._blind_search import Placing
 from privaudit.datasets import load_dataset
 from privaudit.datasets.base import FederatedData
 from privaudit.datasets.partition import partition, single_record_users
@@ -207,6 +209,68 @@ def test_what_is_missing_is_named() -> None:
         BlindCoordinates(start="nowhere")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="confidence"):
         BlindMatching(confidence=2.0)
+
+
+def test_the_cost_of_an_order_is_that_of_its_nearest_candidates() -> None:
+    """Against the definition, computed from the factors of each order anew."""
+    transcript, _ = run(33)
+    seen, _, templates = ATTACK._learned(
+        view_of(transcript), knowledge_of(transcript, 33), None, np.random.default_rng(0)
+    )
+    placing = Placing(seen.values.astype(np.float64), templates)
+    group = zero_sum_group(seen.values.astype(np.float64), 10)
+    assert group is not None
+    score = placing._order_cost(group.columns)
+    columns = placing.values[:, placing._some].astype(np.float64)
+    rng = np.random.default_rng(1)
+    for order in (rng.permutation(10) for _ in range(3)):
+        factors = placing.of_group(group.columns, order)
+        wide = factors.covariance + 0.3 * np.linalg.inv(templates.precision)
+        spread = (templates.loadings * (wide @ templates.loadings)).sum(0)
+        variance = templates.noise + spread
+        error = columns[:, :, None] - (factors.mean @ templates.loadings)[:, None, :]
+        cost = (np.square(error) / variance).sum(0) + len(columns) * np.log(variance)
+        place = np.log1p(placing._some)[:, None] - templates.log_rank
+        cost += np.square(place) / templates.log_rank_variance
+        assert score(order) == pytest.approx(cost.min(1).sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize("attack", [ATTACK, LabelsFromZeroSums(), LabelsFromValues(ATTACK)])
+def test_fewer_values_than_classes_do_not_apply(attack: Any) -> None:
+    transcript, _ = run(33)
+    view = view_of(transcript)
+    few = replace(
+        view,
+        messages=tuple(
+            replace(m, arrays={"values": m.arrays["values"][:9]})
+            if m.kind == kinds.IMPORTANT_VALUES
+            else m
+            for m in view.messages
+        ),
+    )
+    with pytest.raises(UnmetRequirementsError, match="9 values for 10 classes"):
+        attack.run(few, knowledge=knowledge_of(transcript, 33), rng=np.random.default_rng(0))
+
+
+def test_more_pairs_than_memory_holds_do_not_apply() -> None:
+    transcript, _ = run(33)
+    with pytest.raises(UnmetRequirementsError, match="lower 'candidates'"):
+        replace(ATTACK, candidates=10**6).run(
+            wide_view(view_of(transcript), 12_000),
+            knowledge=knowledge_of(transcript, 33),
+            rng=np.random.default_rng(0),
+        )
+
+
+def wide_view(view: View, k: int) -> View:
+    values = {"values": np.zeros(k, np.float32)}
+    return replace(
+        view,
+        messages=tuple(
+            replace(m, arrays=values) if m.kind == kinds.IMPORTANT_VALUES else m
+            for m in view.messages
+        ),
+    )
 
 
 def test_a_coordinate_outside_the_update_is_refused() -> None:

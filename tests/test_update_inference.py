@@ -24,7 +24,9 @@ from privaudit.attacks.pseudonyms import pseudonymise_round
 from privaudit.attacks.reidentification import ClusterLinking, GradientLinking
 from privaudit.attacks.shadows import PublishedTraining, record_gradients
 from privaudit.attacks.updates import observed_updates
+from privaudit.campaigns.linking import linking_cell
 from privaudit.campaigns.membership import membership_experiment
+from privaudit.campaigns.runs import RecordedRun
 from privaudit.datasets import load_dataset
 from privaudit.datasets.attributes import RecordAttribute
 from privaudit.datasets.base import LabelledImages
@@ -398,6 +400,23 @@ def test_linking_important_values_needs_their_coordinates() -> None:
     found = go(GradientLinking(), seen(hidden, AS, "user-1"), knowledge)
     assert set(found.target_ids) == set(users)
     assert mean(link_accuracy(found, linking_truth(transcript, users))) > 0.5
+
+
+def test_what_a_colluding_user_sends_itself_is_not_what_is_linked() -> None:
+    transcript, truth, knowledge = federation("pa-cfl", rounds=2, similarity="jaccard")
+    run = RecordedRun(transcript, truth, knowledge.auxiliary, {}, "", True)
+    cell = linking_cell(
+        run,
+        GradientLinking(),
+        Coalition.of(AS, "user-1"),
+        label="AS + 1 user",
+        probe=2,
+        setting="",
+        seed=0,
+    )
+    hidden = {m.sender for m in cell.transcript.messages} - {p.id for p in transcript.parties}
+    kinds = {m.kind for m in cell.transcript.messages if m.sender in hidden}
+    assert kinds == {pa_cfl.IMPORTANT_VALUES}
 
 
 def test_who_is_together_names_users_as_far_as_clusters_differ() -> None:

@@ -50,10 +50,14 @@ def _kinds(
         # One kind is linked: the first of these that the run has, or that the coalition sees.
         possible = LINKABLE_KINDS if isinstance(attack, GradientLinking) else CLUSTER_KINDS
         members = None if coalition is None else coalition.members
+        others = {p.id for p in transcript.parties if p.role == "user"} - (members or set())
         sent = {
             m.kind
             for m in transcript.messages
-            if members is None or m.sender in members or m.receiver in members
+            if members is None
+            # Between a member and another user: what a colluding user sends to a server that is
+            # no member tells nothing of others.
+            or ({m.sender, m.receiver} & members and {m.sender, m.receiver} & others)
         }
         return tuple(kind for kind in possible if kind in sent)[:1]
     return attack.reads

@@ -60,7 +60,7 @@ class LabelsFromZeroSums:
         Raises
         ------
         UnmetRequirementsError
-            If the architecture or the values are missing.
+            If the architecture or the values are missing, or there are fewer values than classes.
         InvalidDataError
             If values are malformed.
         """
@@ -100,7 +100,13 @@ class LabelsFromZeroSums:
         seen = important_values(
             view, dimension=parameter_count(knowledge.model), attack=self.name, placed=False
         )
-        return seen.users, seen.values.astype(np.float64), knowledge.model.classes
+        classes, k = knowledge.model.classes, seen.values.shape[1]
+        if k < classes:
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' finds the biases of the last layer, one a class, and users "
+                f"send {k} values for {classes} classes"
+            )
+        return seen.users, seen.values.astype(np.float64), classes
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,17 +176,31 @@ class Placing:
         variance = self._variance(replace(start, covariance=wide))
         some = self._some
         fixed = self._squares[some, None] / variance + self._rest(variance, some)
-        weighted = self._loadings / variance
+        # What users' factors predict is linear in the group's columns, and so is its product with
+        # the columns to be placed: an order costs one product with few inner dimensions.
+        slope, base = self._prediction(start.covariance)
         columns = self.values[:, some].T
+        fixed -= 2 * (columns.sum(1)[:, None] * base) / variance
+        own, weighted = self.values[:, group], slope * (-2 / variance)
+        inner, cost = columns @ own, np.empty_like(fixed)
 
         def score(order: Int64) -> float:
-            factors = self.of_group(group, order).mean.astype(np.float32)
-            scaled = factors @ weighted
-            cost = fixed - 2 * (columns @ scaled)
-            cost += ((factors @ self._loadings) * scaled).sum(0)
+            np.matmul(inner[:, order], weighted, out=cost)
+            np.add(cost, fixed, out=cost)
+            predicted = own[:, order] @ slope
+            predicted += base
+            np.add(cost, np.square(predicted, out=predicted).sum(0) / variance, out=cost)
             return float(cost.min(1).sum(dtype=np.float64))
 
         return score
+
+    def _prediction(self, covariance: Float64) -> tuple[Float32, Float32]:
+        """Return slope and intercept of the values that the last layer's biases predict."""
+        own = self.templates
+        weights = own.loadings[:, own.biases] / own.noise[own.biases]
+        slope = (weights.T @ covariance) @ own.loadings
+        base = (own.precision @ own.mean) @ covariance @ own.loadings
+        return slope.astype(np.float32), base.astype(np.float32)
 
     def place(self, start: Factors, *, near: bool, rounds: int = 2) -> Placed:
         """Alternate between soft assignment and factors, and end with a linear assignment."""

@@ -45,6 +45,9 @@ Start = Literal["values", "first-round"]
 #: Element type of a guess, one element an important value.
 PLACED = np.dtype([("coordinate", np.int64), ("value", np.float32)])
 
+#: Pairs of a value and a candidate coordinate at most; each array of costs has so many numbers.
+_MOST_PAIRS = 2**27
+
 _WHY = "simulated users, from which it learns what updates look like at each coordinate"
 
 
@@ -154,7 +157,8 @@ class BlindCoordinates:
         Raises
         ------
         UnmetRequirementsError
-            If a capability, declared knowledge, the values or the sizes of users are missing.
+            If a capability, declared knowledge, the values or the sizes of users are missing; if
+            there are fewer values than classes, or too many for the memory of a search.
         InvalidDataError
             If values are malformed.
         """
@@ -163,7 +167,10 @@ class BlindCoordinates:
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Place values by their rank alone, at the coordinates that matter to simulated users."""
-        seen, chosen, templates = self._learned(view, knowledge, self.round, rng)
+        classes = 1 if knowledge.model is None else knowledge.model.classes
+        # Importance is learned before the model of updates, which takes no part in this.
+        few = replace(self, simulated_users=min(self.simulated_users, 4 * classes))
+        seen, chosen, templates = few._learned(view, knowledge, self.round, rng)
         k = seen.values.shape[1]
         return _guesses(
             Placement(
@@ -248,7 +255,7 @@ class BlindCoordinates:
         self, view: View, knowledge: Knowledge, round: int | None, rng: np.random.Generator
     ) -> tuple[PartialUpdates, int | None, Templates]:
         view.require(self.requires, attack=self.name)
-        _, parameters = declared_model(knowledge, attack=self.name)
+        spec, parameters = declared_model(knowledge, attack=self.name)
         auxiliary_records(view, knowledge, attack=self.name, why=_WHY)
         rounds = view.rounds(IMPORTANT_VALUES)
         chosen = round if round is not None else next(iter(rounds), None)
@@ -260,10 +267,21 @@ class BlindCoordinates:
                 ),
             )
         seen = important_values(view, dimension=len(parameters), attack=self.name, placed=False)
+        k = seen.values.shape[1]
+        if k < spec.classes:
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' starts from the biases of the last layer, one a class, and "
+                f"users send {k} values for {spec.classes} classes"
+            )
+        if k * min(self.candidates * k, len(parameters)) > _MOST_PAIRS:
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' compares each of the {k} values with {self.candidates} "
+                f"candidates for each, more than {_MOST_PAIRS} pairs; lower 'candidates'"
+            )
         templates = learn_templates(
             knowledge,
             users=len(seen.users),
-            k=seen.values.shape[1],
+            k=k,
             records=record_counts(view, seen.users, options=self, attack=self.name),
             training=TrainingParameters.of(view),
             simulated_users=self.simulated_users,
