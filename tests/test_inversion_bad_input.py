@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 from inversion_runs import SMALL, attacked, view_of, world
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from privaudit.attacks.inversion import AnalyticInversion, CosineInversion, DeepLeakage
-from privaudit.attacks.inversion._factors import UpdateGradients
+from privaudit.attacks.inversion._factors import Layer, UpdateGradients
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._memory import jobs_that_fit
 from privaudit.attacks.inversion._objectives import cosine
 from privaudit.attacks.inversion._optimise import AdamSettings, adam
 from privaudit.attacks.inversion._priors import Pixels
 from privaudit.attacks.inversion._search import engine_for
-from privaudit.attacks.inversion._targets import LayerSize, prepare
+from privaudit.attacks.inversion._targets import prepare
 from privaudit.models import ModelSpec, build, flatten_parameters
 from privaudit.protocols.baselines.kinds import SERVER
 
@@ -71,7 +71,9 @@ def test_layers_without_factors_are_differentiated_plainly_and_it_is_said() -> N
     images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     labels = functional.one_hot(torch.tensor([1, 2]), 10).float()
     target = engine.gradients(images, labels).flat().detach()
-    dot, squared = engine.gradients(images, labels).dot_and_norm(engine.targets(target))
+    dot, squared = engine.gradients(images, labels).dot_and_norm(
+        engine.targets(target).take(torch.arange(1))
+    )
     assert dot.item() == pytest.approx(squared.item(), rel=1e-4)
     w = world(352, 1)
     guesses, _ = attacked(
@@ -155,11 +157,15 @@ def test_larger_updates_leave_room_for_fewer_at_once() -> None:
 def test_gradients_of_full_rank_are_not_taken_for_a_product() -> None:
     """Noise makes the gradient of a layer full: matching it by two factors would be wrong."""
     w = world(354, 2, ModelSpec("mlp", (1, 8, 8), 10))
-    layers = (LayerSize(0, 64, 64, 1),)
+    layers = {Layer(nn.Identity(), 0, None, 64, 64): 1}
     exact = torch.from_numpy(w.gradients)
     noise = torch.randn(exact.shape, generator=torch.Generator().manual_seed(0))
-    assert 0 in prepare(exact, layers).factors
-    left, right = prepare(exact, layers).factors[0]
+    factors = prepare(exact, layers).layers[0].factors
+    assert factors is not None
+    left, right = factors
     block = exact[:, : 64 * 64].reshape(-1, 64, 64)
     assert torch.allclose(left @ right.transpose(1, 2), block, atol=1e-6 * float(block.abs().max()))
-    assert prepare(exact + 1e-3 * exact.abs().max() * noise, layers).factors == {}
+    noised = exact + 1e-3 * exact.abs().max() * noise
+    left_whole = prepare(noised, layers).layers[0]
+    assert left_whole.factors is None
+    assert torch.equal(left_whole.block, noised[:, : 64 * 64].reshape(-1, 64, 64))

@@ -120,7 +120,7 @@ def _of_equal_size(
     )
     if exact:
         result = replace(result, images=_search.tensor(start, engine))
-    return _search.as_guesses(seen.users, result, factored=engine.factored, extra=assumed)
+    return _search.as_guesses(seen.users, result, way=engine.way, extra=assumed)
 
 
 def _first_linear(engine: GradientEngine) -> _Layer:

@@ -131,6 +131,6 @@ def _of_equal_size(
     return _search.as_guesses(
         seen.users,
         _search.Found(images, lowest, evaluations, at_once),
-        factored=engine.factored,
+        way=engine.way,
         extra=assumed,
     )

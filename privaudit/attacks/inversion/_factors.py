@@ -1,7 +1,8 @@
 """Gradients of many updates, whole or as factors: inner products, norms and single entries.
 
-The gradient of a Linear or Conv2d layer is a product ``G = D @ A^T`` of the derivative ``D`` of
-the loss at the layer's output and of the layer's (unfolded) input ``A``. Inner products, norms and
+The gradient of a Linear or Conv2d layer is a product ``G = D^T @ A`` of the derivative ``D`` of
+the loss at the layer's output and of the layer's (unfolded) input ``A``, both with one row a
+position. Inner products, norms and
 single entries of ``G`` follow from the factors, so that the large outer product of a fully
 connected layer is never formed.
 """
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from privaudit.attacks.inversion._fused import bilinear, dot_and_norm
-from privaudit.attacks.inversion._targets import Targets
+from privaudit.attacks.inversion._targets import LayerTarget, Selected
 
 __all__ = ["DenseGradients", "Factor", "FactoredGradients", "Layer", "UpdateGradients"]
 
@@ -27,7 +28,7 @@ _DENSE_DIMENSION = 65_536
 class UpdateGradients(Protocol):
     """Gradients of R updates with respect to all d parameters."""
 
-    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
+    def dot_and_norm(self, target: Selected) -> tuple[Tensor, Tensor]:
         """Inner product of each gradient with its target, and its squared norm; shapes (R,)."""
         ...
 
@@ -50,8 +51,9 @@ class DenseGradients:
 
     matrix: Tensor
 
-    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
+    def dot_and_norm(self, target: Selected) -> tuple[Tensor, Tensor]:
         """See :class:`UpdateGradients`."""
+        assert target.matrix is not None
         return (self.matrix * target.matrix).sum(1), self.squared_norm()
 
     def squared_norm(self) -> Tensor:
@@ -69,18 +71,44 @@ class DenseGradients:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Where a layer's parameters lie in the flat vector."""
+    """Where a layer's parameters lie in the flat vector.
+
+    ``taps`` is the number of positions of a kernel that factors count before channels; 1 if their
+    columns come in the order of the flat vector.
+    """
 
     module: nn.Module
     weight: int
     bias: int | None
     rows: int
     columns: int
+    taps: int = 1
+
+    def ordered(self, blocks: Tensor) -> Tensor:
+        """Return blocks of the flat vector (N, rows * columns) with the factors' columns."""
+        if self.taps == 1:
+            return blocks.reshape(-1, self.rows, self.columns)
+        split = blocks.reshape(-1, self.rows, self.columns // self.taps, self.taps)
+        return split.transpose(2, 3).flatten(2)
+
+    def flat(self, product: Tensor) -> Tensor:
+        """Undo :meth:`ordered`."""
+        if self.taps > 1:
+            split = product.reshape(-1, self.rows, self.taps, self.columns // self.taps)
+            product = split.transpose(2, 3)
+        return product.flatten(1)
+
+    def entries(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return row and factors' column of positions in the layer's part of the flat vector."""
+        row, column = positions // self.columns, positions % self.columns
+        if self.taps > 1:
+            column = column % self.taps * (self.columns // self.taps) + column // self.taps
+        return row, column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """``outputs`` D (R, rows, p) and ``inputs`` A (R, columns, p) of one layer's gradients."""
+    """``outputs`` D (R, p, rows) and ``inputs`` A (R, p, columns) of one layer's gradients."""
 
     layer: Layer
     outputs: Tensor
@@ -90,35 +118,43 @@ class Factor:
     def thin(self) -> bool:
         """Whether the factors hold fewer numbers than their product."""
         rows, columns = self.layer.rows, self.layer.columns
-        return self.outputs.shape[2] * (rows + columns) < rows * columns
+        return self.outputs.shape[1] * (rows + columns) < rows * columns
 
-    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
-        layer = self.layer
-        if layer.weight in target.factors:
-            left, right = target.factors[layer.weight]
-            outputs = torch.bmm(left.transpose(1, 2), self.outputs)
-            inputs = torch.bmm(right.transpose(1, 2), self.inputs)
+    def dot_and_norm(self, target: LayerTarget) -> tuple[Tensor, Tensor]:
+        if target.factors is not None:
+            left, right = target.factors
+            outputs, inputs = torch.bmm(self.outputs, left), torch.bmm(self.inputs, right)
             return (outputs * inputs).sum((1, 2)), self.squared_norm()
-        block = target.matrix[:, layer.weight : layer.weight + layer.rows * layer.columns]
-        block = block.reshape(-1, layer.rows, layer.columns)
+        assert target.block is not None
         if self.thin:
-            return bilinear(self.outputs, block, self.inputs), self.squared_norm()
-        return dot_and_norm(self.outputs, self.inputs, block)
+            return bilinear(self.outputs, target.block, self.inputs), self.squared_norm()
+        return dot_and_norm(self.outputs, self.inputs, target.block)
 
     def squared_norm(self) -> Tensor:
         if not self.thin:
-            return self.weight().square().sum((1, 2))
-        if self.outputs.shape[2] == 1:
+            return self._product().square().sum((1, 2))
+        if self.outputs.shape[1] == 1:
             return self.inputs.square().sum((1, 2)) * self.outputs.square().sum((1, 2))
-        inputs = torch.bmm(self.inputs.transpose(1, 2), self.inputs)
-        outputs = torch.bmm(self.outputs.transpose(1, 2), self.outputs)
+        inputs = torch.bmm(self.inputs, self.inputs.transpose(1, 2))
+        outputs = torch.bmm(self.outputs, self.outputs.transpose(1, 2))
         return (inputs * outputs).sum((1, 2))
 
     def weight(self) -> Tensor:
-        return torch.bmm(self.outputs, self.inputs.transpose(1, 2))
+        """Return the gradients of the weights, in the order of the flat vector."""
+        return self.layer.flat(self._product())
+
+    def at(self, update: Tensor, positions: Tensor) -> Tensor:
+        """Return single entries of the gradients of the weights."""
+        row, column = self.layer.entries(positions)
+        if self.thin:
+            return (self.outputs[update, :, row] * self.inputs[update, :, column]).sum(1)
+        return self._product()[update, row, column]
 
     def bias(self) -> Tensor:
-        return self.outputs.sum(2)
+        return self.outputs.sum(1)
+
+    def _product(self) -> Tensor:
+        return torch.bmm(self.outputs.transpose(1, 2), self.inputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,17 +164,17 @@ class FactoredGradients:
     factors: tuple[Factor, ...]
     dimension: int
 
-    def dot_and_norm(self, target: Targets) -> tuple[Tensor, Tensor]:
+    def dot_and_norm(self, target: Selected) -> tuple[Tensor, Tensor]:
         """See :class:`UpdateGradients`."""
         dots, norms = [], []
         for factor in self.factors:
-            dot, norm = factor.dot_and_norm(target)
+            wanted = target.layers[factor.layer.weight]
+            dot, norm = factor.dot_and_norm(wanted)
             dots.append(dot)
             norms.append(norm)
-            if (place := factor.layer.bias) is not None:
+            if wanted.bias is not None:
                 bias = factor.bias()
-                wanted = target.matrix[:, place : place + factor.layer.rows]
-                dots.append((bias * wanted).sum(1))
+                dots.append((bias * wanted.bias).sum(1))
                 norms.append(bias.square().sum(1))
         return torch.stack(dots).sum(0), torch.stack(norms).sum(0)
 
@@ -162,13 +198,7 @@ class FactoredGradients:
             inside = (indices >= layer.weight) & (indices < layer.weight + size)
             update, position = inside.nonzero(as_tuple=True)
             if len(update):
-                local = indices[update, position] - layer.weight
-                if factor.thin:
-                    row, column = local // layer.columns, local % layer.columns
-                    entries = factor.outputs[update, row] * factor.inputs[update, column]
-                    entries = entries.sum(1)
-                else:
-                    entries = factor.weight().flatten(1)[update, local]
+                entries = factor.at(update, indices[update, position] - layer.weight)
                 result = result.index_put((update, position), entries)
             if layer.bias is not None:
                 inside = (indices >= layer.bias) & (indices < layer.bias + layer.rows)
@@ -182,7 +212,7 @@ class FactoredGradients:
         """See :class:`UpdateGradients`."""
         blocks: list[tuple[int, Tensor]] = []
         for factor in self.factors:
-            blocks.append((factor.layer.weight, factor.weight().flatten(1)))
+            blocks.append((factor.layer.weight, factor.weight()))
             if factor.layer.bias is not None:
                 blocks.append((factor.layer.bias, factor.bias()))
         return torch.cat([block for _, block in sorted(blocks, key=lambda pair: pair[0])], 1)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 __all__ = ["bilinear", "dot_and_norm"]
 
+#: Entries of a matrix from which a Python loop costs less than leaving the cache does.
+_LARGE = 16_384
+
 
 class _Bilinear(torch.autograd.Function):
     @staticmethod
@@ -19,8 +22,8 @@ class _Bilinear(torch.autograd.Function):
         right = torch.empty_like(outputs)
         left = torch.empty_like(inputs)
         for row, matrix in enumerate(matrices):
-            torch.mm(matrix, inputs[row], out=right[row])
-            torch.mm(matrix.T, outputs[row], out=left[row])
+            torch.mm(inputs[row], matrix.T, out=right[row])
+            torch.mm(outputs[row], matrix, out=left[row])
         ctx.save_for_backward(left, right)
         return (outputs * right).sum((1, 2))
 
@@ -36,39 +39,62 @@ class _DotAndNorm(torch.autograd.Function):
     def forward(
         ctx: Any, outputs: Tensor, inputs: Tensor, matrices: Tensor
     ) -> tuple[Tensor, Tensor]:
-        product = torch.bmm(outputs, inputs.transpose(1, 2))
-        ctx.save_for_backward(outputs, inputs, matrices, product)
-        flat = product.flatten(1)
-        dot = torch.linalg.vecdot(flat, matrices.flatten(1))
-        return dot, torch.linalg.vecdot(flat, flat)
+        ctx.save_for_backward(outputs, inputs, matrices)
+        if not _one_by_one(matrices):
+            product = torch.bmm(outputs.transpose(1, 2), inputs)
+            flat = product.flatten(1)
+            dot = torch.linalg.vecdot(flat, matrices.flatten(1))
+            squared = torch.linalg.vecdot(flat, flat)
+        else:
+            product = torch.empty_like(matrices)
+            dot, squared = outputs.new_empty(2, len(outputs))
+            columns = outputs.transpose(1, 2)
+            for row, one in enumerate(product):
+                torch.mm(columns[row], inputs[row], out=one)
+                flat = one.view(-1)
+                torch.dot(flat, matrices[row].view(-1), out=dot[row])
+                torch.dot(flat, flat, out=squared[row])
+        ctx.product = product
+        return dot, squared
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dot: Tensor, squared: Tensor) -> tuple[Tensor, Tensor, None]:
-        outputs, inputs, matrices, product = ctx.saved_tensors
-        slope = torch.addcmul(product * (2 * squared)[:, None, None], matrices, dot[:, None, None])
-        return torch.bmm(slope, inputs), torch.bmm(slope.transpose(1, 2), outputs), None
+        outputs, inputs, matrices = ctx.saved_tensors
+        # In place: nothing else reads the product, and it is the largest tensor of all.
+        slope, ctx.product = ctx.product, None
+        slope.mul_((2 * squared)[:, None, None]).addcmul_(matrices, dot[:, None, None])
+        if inputs.stride(1) == 1:  # positions last: so are the inputs' slopes then
+            left = torch.bmm(slope.transpose(1, 2), outputs.transpose(1, 2)).transpose(1, 2)
+        else:
+            left = torch.bmm(outputs, slope)
+        return torch.bmm(inputs, slope.transpose(1, 2)), left, None
+
+
+def _one_by_one(matrices: Tensor) -> bool:
+    """Whether products are large enough to be taken one at a time, each while in the cache."""
+    return not matrices.is_cuda and matrices[0].numel() >= _LARGE
 
 
 def bilinear(outputs: Tensor, matrices: Tensor, inputs: Tensor) -> Tensor:
-    """Return ``sum(outputs * (matrices @ inputs))`` for each of R matrices; shape (R,).
+    """Return ``sum(outputs * (inputs @ matrices^T))`` for each of R matrices; shape (R,).
 
     Parameters
     ----------
-    outputs : Tensor, shape (R, rows, p)
+    outputs : Tensor, shape (R, p, rows)
     matrices : Tensor, shape (R, rows, columns)
         Constant; no gradient flows to it.
-    inputs : Tensor, shape (R, columns, p)
+    inputs : Tensor, shape (R, p, columns)
     """
     result: Tensor = _Bilinear.apply(outputs.contiguous(), matrices, inputs.contiguous())
     return result
 
 
 def dot_and_norm(outputs: Tensor, inputs: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``<G, matrices>`` and ``<G, G>`` with ``G = outputs @ inputs^T``; shapes (R,).
+    """Return ``<G, matrices>`` and ``<G, G>`` with ``G = outputs^T @ inputs``; shapes (R,).
 
-    The product is formed once for both, and once for their derivatives. Parameters as
-    :func:`bilinear`.
+    The product is formed once for both, and once for their derivatives, which can be asked for
+    once. Parameters as :func:`bilinear`.
     """
     result: tuple[Tensor, Tensor] = _DotAndNorm.apply(outputs, inputs, matrices)
     return result

@@ -1,21 +1,29 @@
 """Gradients of many dummy updates at once, at fixed parameters.
 
 One batched forward and one backward pass give the factors (:mod:`._factors`) of all updates'
-gradients; a second backward pass differentiates through them. Networks with any other parametrised
-layer are handled by plain automatic differentiation, one update at a time. Which way is taken is
-decided when the engine is made, by comparing the two.
+gradients. How they are differentiated in turn depends on the network:
+
+- ``chain``: a plain sequence of known layers, by hand (:mod:`._chain`);
+- ``factored``: other networks of Linear and Conv2d layers, by automatic differentiation;
+- ``dense``: networks with any other parametrised layer, as batch normalisation, by automatic
+  differentiation one update at a time.
+
+Which way is taken is decided when the engine is made, by comparing results and derivatives with
+plain automatic differentiation.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from privaudit.attacks.inversion._chain import Chain, chain_of
 from privaudit.attacks.inversion._factors import (
     DenseGradients,
     Factor,
@@ -23,10 +31,13 @@ from privaudit.attacks.inversion._factors import (
     Layer,
     UpdateGradients,
 )
-from privaudit.attacks.inversion._targets import LayerSize, Targets, prepare
+from privaudit.attacks.inversion._stages import Affine
+from privaudit.attacks.inversion._targets import TargetLayer, Targets, prepare
 from privaudit.errors import ConfigurationError
 
-__all__ = ["GradientEngine"]
+__all__ = ["GradientEngine", "Way"]
+
+Way: TypeAlias = Literal["chain", "factored", "dense"]
 
 _TOLERANCE = 1e-6
 
@@ -70,7 +81,18 @@ class GradientEngine:
         self.dimension = sum(p.numel() for p in model.parameters())
         self._require_forward()
         self._layers = _eligible_layers(model)
-        self.factored = self._layers is not None and self._agrees()
+        self._chain: Chain | None = None
+        self.way: Way = "dense"
+        if self._layers is not None:
+            ways: tuple[Way, ...] = ("chain", "factored")
+            self.way = next((way for way in ways if self._agrees(way)), "dense")
+        if self.way == "chain":
+            self._take_chain()
+
+    @property
+    def factored(self) -> bool:
+        """Whether gradients are held as factors."""
+        return self.way != "dense"
 
     def gradients(self, images: Tensor, labels: Tensor) -> UpdateGradients:
         """Return the gradients of all updates, differentiable in images and labels.
@@ -81,7 +103,9 @@ class GradientEngine:
         labels : Tensor, shape (R * records, classes)
             Label distributions; one-hot for known labels.
         """
-        if self.factored:
+        if self.way == "chain":
+            return self._chained(images, labels)
+        if self.way == "factored":
             return self._factored(images, labels)
         return self._dense(images, labels)
 
@@ -89,14 +113,12 @@ class GradientEngine:
         """Prepare gradients (N, d) to be matched."""
         if not self.factored or self._layers is None:
             return Targets(matrix, {})
-        return prepare(
-            matrix,
-            tuple(
-                LayerSize(layer.weight, layer.rows, layer.columns, self.records)
-                for layer in self._layers
-                if isinstance(layer.module, nn.Linear)
-            ),
-        )
+        full = self.dimension
+        ranks: dict[TargetLayer, int] = {
+            layer: self.records if isinstance(layer.module, nn.Linear) else full
+            for layer in self._layers
+        }
+        return prepare(matrix, ranks)
 
     def _require_forward(self) -> None:
         """Raise ConfigurationError if the network takes no update of so few records."""
@@ -149,27 +171,70 @@ class GradientEngine:
         )
         return FactoredGradients(factors, self.dimension)
 
-    def _agrees(self) -> bool:
-        """Compare with automatic differentiation, in double precision so that only form counts."""
+    def _take_chain(self) -> bool:
+        """Find the network's chain, if it has one; its layers are then ordered as its factors."""
+        chain = chain_of(self.model, records=self.records)
+        if chain is None or self._layers is None:
+            return False
+        stages = [stage for stage in chain.stages if isinstance(stage, Affine)]
+        if [s.module for s in stages] != [layer.module for layer in self._layers]:
+            return False
+        self._chain = chain
+        self._layers = tuple(
+            replace(layer, taps=stage.taps)
+            for layer, stage in zip(self._layers, stages, strict=True)
+        )
+        return True
+
+    def _chained(self, images: Tensor, labels: Tensor) -> FactoredGradients:
+        assert self._chain is not None
+        assert self._layers is not None
+        factors = tuple(
+            Factor(layer, _joined(outputs, self.records), _joined(inputs, self.records))
+            for layer, (outputs, inputs) in zip(
+                self._layers, self._chain.factors(images, labels), strict=True
+            )
+        )
+        return FactoredGradients(factors, self.dimension)
+
+    def _agrees(self, way: Way) -> bool:
+        """Compare with automatic differentiation, in double precision so that only form counts.
+
+        Compared are the gradients, and the derivatives in images and labels of a function of them.
+        """
         generator = torch.Generator().manual_seed(0)
         shape = (2 * self.records, *self.input_shape)
         images = torch.rand(shape, generator=generator, dtype=torch.float64)
         classes = torch.arange(2 * self.records) % self.classes
         labels = functional.one_hot(classes, self.classes).double()
-        images, labels = images.to(self.device), labels.to(self.device)
+        images = images.to(self.device).requires_grad_(True)
+        labels = labels.to(self.device).requires_grad_(True)
         probe = copy.copy(self)
         probe.model = copy.deepcopy(self.model).double()
-        probe._layers = _eligible_layers(probe.model)
+        probe._layers, probe.way = _eligible_layers(probe.model), way
+        if way == "chain" and not probe._take_chain():
+            return False
+        wanted = torch.rand(self.dimension, generator=generator, dtype=torch.float64)
+        wanted = wanted.to(self.device) - 0.5
+
+        def results(gradients: UpdateGradients) -> tuple[Tensor, ...]:
+            flat = gradients.flat()
+            value = ((flat + wanted) ** 2).sum()
+            return flat.detach(), *torch.autograd.grad(value, (images, labels))
+
         try:
-            ours = probe._factored(images, labels).flat().detach()
+            ours = results(probe.gradients(images, labels))
         except (RuntimeError, KeyError, ValueError):
             # A layer that is used twice, changed in place, or on input of another rank.
             return False
-        reference = probe._dense(images, labels).flat().detach()
-        if ours.shape != reference.shape:
-            return False
-        error = (ours - reference).abs().max()
-        return bool(error <= _TOLERANCE * reference.abs().max())
+        reference = results(probe._dense(images, labels))
+        return all(_same(found, expected) for found, expected in zip(ours, reference, strict=True))
+
+
+def _same(found: Tensor, expected: Tensor) -> bool:
+    if found.shape != expected.shape:
+        return False
+    return bool((found - expected).abs().max() <= _TOLERANCE * expected.abs().max())
 
 
 def _capture(
@@ -237,12 +302,13 @@ def _factor(layer: Layer, inputs: Tensor, derivative: Tensor, records: int) -> F
         if inputs.ndim != 2:
             raise ValueError("a fully connected layer must see one vector a record")
         unfolded, outputs = inputs.unsqueeze(2), derivative.unsqueeze(2)
-    if records > 1:
-        unfolded, outputs = _pool(unfolded, records), _pool(outputs, records)
-    return Factor(layer, outputs, unfolded)
+    return Factor(
+        layer, _joined(outputs.transpose(1, 2), records), _joined(unfolded.transpose(1, 2), records)
+    )
 
 
-def _pool(tensor: Tensor, records: int) -> Tensor:
-    """Join the positions of an update's records: (R * records, m, p) to (R, m, records * p)."""
-    joined = tensor.reshape(-1, records, *tensor.shape[1:]).transpose(1, 2)
-    return joined.flatten(2)
+def _joined(tensor: Tensor, records: int) -> Tensor:
+    """Join the positions of an update's records: (R * records, p, m) to (R, records * p, m)."""
+    return (
+        tensor if records == 1 else tensor.reshape(-1, records * tensor.shape[1], tensor.shape[2])
+    )

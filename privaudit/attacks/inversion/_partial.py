@@ -191,9 +191,7 @@ def _searched(
 ) -> Guesses:
     found = _search.search(engine, make, labels, options=options, auxiliary=auxiliary, rng=rng)
     declared = float(options.known_labels is not None)
-    return _search.as_guesses(
-        users, found, factored=engine.factored, extra={"labels declared": declared}
-    )
+    return _search.as_guesses(users, found, way=engine.way, extra={"labels declared": declared})
 
 
 def magnitude_profile(

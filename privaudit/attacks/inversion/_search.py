@@ -14,7 +14,7 @@ from torch import Tensor
 
 from privaudit.attacks.base import Guesses
 from privaudit.attacks.inversion._decoder import train_decoder
-from privaudit.attacks.inversion._gradients import GradientEngine
+from privaudit.attacks.inversion._gradients import GradientEngine, Way
 from privaudit.attacks.inversion._labels import one_hot
 from privaudit.attacks.inversion._objectives import ObjectiveMaker
 from privaudit.attacks.inversion._optimise import AdamSettings, Simulated, adam
@@ -224,7 +224,7 @@ def as_guesses(
     users: tuple[str, ...],
     found: Found,
     *,
-    factored: bool,
+    way: Way,
     extra: dict[str, float] | None = None,
 ) -> Guesses:
     """Return images, clamped to [0, 1], as guesses scored by their negative loss.
@@ -245,7 +245,8 @@ def as_guesses(
             "largest loss": float(loss.max()),
             "evaluations": float(found.evaluations),
             "updates at once": float(found.at_once),
-            "factored engine": float(factored),
+            "factored engine": float(way != "dense"),
+            "derivatives by hand": float(way == "chain"),
             **(extra or {}),
         },
     )

@@ -130,7 +130,7 @@ def invert(
             "batch order unknown": float(training.batch_size < records),
             "labels declared": float(options.known_labels is not None),
         }
-        return _search.as_guesses(part.users, found, factored=False, extra=extra)
+        return _search.as_guesses(part.users, found, way="dense", extra=extra)
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)

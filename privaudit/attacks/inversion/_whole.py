@@ -105,7 +105,7 @@ def match_whole(
             signed=options.signed,
             optimise_labels=options.labels == "optimised" and options.known_labels is None,
         )
-        return _search.as_guesses(part.users, found, factored=engine.factored, extra=assumed)
+        return _search.as_guesses(part.users, found, way=engine.way, extra=assumed)
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)
