@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from privaudit.attacks.inversion._fused import bilinear, dot_and_norm
+from privaudit.attacks.inversion._fused import bilinear, dot_and_norm, outer_dot_and_norm
 from privaudit.attacks.inversion._targets import LayerTarget, Selected
 
 __all__ = ["DenseGradients", "Factor", "FactoredGradients", "Layer", "UpdateGradients"]
@@ -121,14 +121,26 @@ class Factor:
         return self.outputs.shape[1] * (rows + columns) < rows * columns
 
     def dot_and_norm(self, target: LayerTarget) -> tuple[Tensor, Tensor]:
-        if target.factors is not None:
+        """Return inner product with the target and squared norm, of weights and bias; (R,)."""
+        if target.factors is None and not self.thin:
+            assert target.block is not None
+            return dot_and_norm(self.outputs, self.inputs, target.block, target.bias)
+        if target.factors is None:
+            assert target.block is not None
+            dot = bilinear(self.outputs, target.block, self.inputs)
+        else:
             left, right = target.factors
+            if self.outputs.shape[1] == left.shape[2] == 1:
+                return outer_dot_and_norm(
+                    self.outputs, self.inputs, left[..., 0], right[..., 0], target.bias
+                )
             outputs, inputs = torch.bmm(self.outputs, left), torch.bmm(self.inputs, right)
-            return (outputs * inputs).sum((1, 2)), self.squared_norm()
-        assert target.block is not None
-        if self.thin:
-            return bilinear(self.outputs, target.block, self.inputs), self.squared_norm()
-        return dot_and_norm(self.outputs, self.inputs, target.block)
+            dot = (outputs * inputs).sum((1, 2))
+        squared = self.squared_norm()
+        if target.bias is not None:
+            bias = self.bias()
+            dot, squared = dot + (bias * target.bias).sum(1), squared + bias.square().sum(1)
+        return dot, squared
 
     def squared_norm(self) -> Tensor:
         if not self.thin:
@@ -168,14 +180,9 @@ class FactoredGradients:
         """See :class:`UpdateGradients`."""
         dots, norms = [], []
         for factor in self.factors:
-            wanted = target.layers[factor.layer.weight]
-            dot, norm = factor.dot_and_norm(wanted)
+            dot, norm = factor.dot_and_norm(target.layers[factor.layer.weight])
             dots.append(dot)
             norms.append(norm)
-            if wanted.bias is not None:
-                bias = factor.bias()
-                dots.append((bias * wanted.bias).sum(1))
-                norms.append(bias.square().sum(1))
         return torch.stack(dots).sum(0), torch.stack(norms).sum(0)
 
     def squared_norm(self) -> Tensor:

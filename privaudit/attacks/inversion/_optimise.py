@@ -149,7 +149,7 @@ def _adam_chunk(
     flat = labels.flatten(0, 1).clone()
     if settings.optimise_labels:
         searched.append(flat.requires_grad_(True))
-    optimiser = torch.optim.Adam(searched, lr=settings.learning_rate)
+    optimiser = torch.optim.Adam(searched, lr=settings.learning_rate, fused=True)
     best = prior.images(variables.detach()).clone()
     best = best.reshape(jobs, records, *best.shape[1:])
     lowest = torch.full((jobs,), math.inf, dtype=first.dtype, device=first.device)
@@ -164,7 +164,7 @@ def _adam_chunk(
         with torch.no_grad():
             better = total < lowest
             lowest = torch.where(better, total, lowest)
-            best[better] = images.reshape(best.shape)[better]
+            best = torch.where(better[:, None, None, None, None], images.reshape(best.shape), best)
         if step == settings.iterations:
             break
         for variable, gradient in zip(
