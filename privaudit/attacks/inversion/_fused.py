@@ -118,7 +118,8 @@ class _SinglePosition(torch.autograd.Function):
 
 
 def _inner(first: Tensor, second: Tensor) -> Tensor:
-    return torch.linalg.vecdot(first, second)[:, None]
+    product: Tensor = torch.linalg.vecdot(first, second)
+    return product[:, None]
 
 
 def _one_by_one(matrices: Tensor) -> bool:
