@@ -18,7 +18,7 @@ from privaudit.campaigns.runs import RecordedRun, recorded
 from privaudit.campaigns.simulation import simulation_config
 from privaudit.recording import verify
 
-__all__ = ["digest", "ensure_run", "run_key"]
+__all__ = ["digest", "ensure_run", "forget", "run_key"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,6 +71,11 @@ def _sound_run(text: str, target: Path, data_root: Path | None) -> RecordedRun:
         finally:
             shutil.rmtree(own, ignore_errors=True)
     return recorded(config, target, data_root=data_root)
+
+
+def forget() -> None:
+    """Forget the runs that this process has read."""
+    _sound_run.cache_clear()
 
 
 def _problem(target: Path) -> str:
