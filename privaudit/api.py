@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privaudit import plugins
+from privaudit.attacks.presets import resolve
 from privaudit.campaigns.auditing import audit_of, claim_folder, perform
 from privaudit.campaigns.cells import measure
 from privaudit.campaigns.recordings import audit_recording
@@ -87,15 +88,23 @@ def simulate(
     )
 
 
-def load(folder: Path | str, *, data_root: Path | str | None = None) -> RecordedRun:
-    """Read a recorded run; see ``docs/recording.md``.
+def load(
+    folder: Path | str, *, data_root: Path | str | None = None, reader: str = ""
+) -> RecordedRun:
+    """Read a recorded run in any registered format; see ``docs/recording.md``.
+
+    Parameters
+    ----------
+    reader : str
+        As ``privaudit list readers`` shows it; the one that recognises the recording if empty.
 
     Raises
     ------
     CorruptRecordingError
         If there is no sound recording.
     """
-    return open_run(Path(folder), data_root=None if data_root is None else Path(data_root))
+    root = None if data_root is None else Path(data_root)
+    return open_run(Path(folder), data_root=root, reader=reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +168,7 @@ def attack(
     Parameters
     ----------
     name : str
-        As ``privaudit list attacks`` shows it.
+        As ``privaudit list attacks`` shows it, or a preset.
     coalition : sequence of str
         Parties that pool what they saw.
     options : mapping
@@ -174,7 +183,8 @@ def attack(
     PluginError, ConfigurationError
         If the attack, a party or an option is unknown, or the attack failed.
     """
-    made = constructed(plugins.load("attack", name), dict(options or {}), where=f"attack '{name}'")
+    name, given = resolve(name, options or {})
+    made = constructed(plugins.load("attack", name), given, where=f"attack '{name}'")
     granted = frozenset(Capability) - {Capability(w) for w in withhold}
     label, allied = " + ".join(coalition), Coalition(frozenset(coalition), granted)
     cell = single_cell(run, made, allied, label=label, seed=seed)

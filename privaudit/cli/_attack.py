@@ -10,7 +10,7 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, table
-from privaudit.cli._inspect import bundle_of, members_of
+from privaudit.cli._inspect import members_of, run_at
 from privaudit.configuration import constructed, parse_assignment
 from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
 
@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
         if auxiliary is not None:
             known = load_dataset(auxiliary, data_root=data_root).train
             known = known.take(np.arange(min(len(known), AUXILIARY_RECORDS)))
-        recorded = open_run(bundle_of(run), data_root=data_root, auxiliary=known)
+        recorded = open_run(run_at(run), data_root=data_root, auxiliary=known)
         if not recorded.complete:
             typer.echo("warning: the recording is incomplete; privaudit verify says why", err=True)
         for name in withhold or ():
@@ -150,7 +150,8 @@ class _NotApplicable(UnmetRequirementsError):
 
 def _configured(name: str, settings: list[str] | None) -> Any:
     from privaudit import plugins
+    from privaudit.attacks.presets import resolve
 
     given = dict(parse_assignment(text) for text in settings or ())
-    name = plugins.whole_name("attack", name)
+    name, given = resolve(name, given)
     return constructed(plugins.load("attack", name), given, where=f"attack '{name}'")
