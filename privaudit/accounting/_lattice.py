@@ -86,7 +86,7 @@ class Loss:
         values = [np.array([self.bottom[0], self.top[0]])]
         masses = [np.array([self.bottom[1], self.top[1]])]
         for piece in self.pieces:
-            w = piece.a + (piece.b - piece.a) / cells * np.arange(cells + 1)
+            w = np.asarray(piece.a + (piece.b - piece.a) / cells * np.arange(cells + 1), np.float64)
             mass, moment = piece.masses(w)
             values.append(moment / mass)
             masses.append(mass)
