@@ -16,6 +16,8 @@ GROUPS: Mapping[str, str] = {
     "attack": "privaudit.attacks",
     "scorer": "privaudit.scorers",
     "reporter": "privaudit.reporters",
+    "engine": "privaudit.engines",
+    "reader": "privaudit.readers",
 }
 
 

@@ -27,10 +27,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"protocols", "accounting", "leakage"}),
     frozenset({"attacks"}),
-    frozenset({"scoring", "reports", "_conformance"}),
-    frozenset({"testing"}),
+    frozenset({"scoring", "reports"}),
     frozenset({"campaigns"}),
-    frozenset({"api"}),
+    frozenset({"_conformance"}),
+    frozenset({"testing", "api"}),
     frozenset({"cli"}),
 )
 HEAVY = (

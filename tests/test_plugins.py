@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from privaudit import plugins
-from privaudit.errors import PluginError
+from privaudit.errors import (
+    ConfigurationError,
+    CorruptRecordingError,
+    PluginError,
+    PrivauditWarning,
+)
 
 
 class Distribution:
@@ -159,3 +164,150 @@ def test_a_broken_plugin_does_not_keep_the_others_from_being_listed(
         main(["explain", "toy/a"])
     assert ended.value.code == 2
     assert "broken-dist" in capsys.readouterr().err
+
+
+def test_every_kind_has_built_in_parts_that_bear_their_registered_names() -> None:
+    for kind in ("scorer", "reader", "reporter"):
+        names = plugins.available(kind)
+        assert names
+        for name in names:
+            assert plugins.load(kind, name)().name == name
+    assert {"local", "dask"} <= set(plugins.available("engine"))
+
+
+def test_every_attack_is_scored_by_the_most_specific_scorers() -> None:
+    """Each family has a scorer, and one that names an attack is taken in place of its family's."""
+    kinds = [plugins.load("scorer", name) for name in plugins.available("scorer")]
+    named = [pattern for kind in kinds for pattern in kind.attacks]
+    assert len(set(named)) == len(named), "two of our own scorers claim the same attacks"
+    attacks = list(plugins.available("attack"))
+    for pattern in named:
+        family = pattern.removesuffix("*")
+        assert any(
+            a == pattern or (pattern.endswith("/*") and a.startswith(family)) for a in attacks
+        )
+    for attack in attacks:
+        assert {attack, f"{attack.split('/')[0]}/*"} & set(named), f"nothing scores {attack}"
+
+
+@pytest.fixture
+def scorer_plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Install scorers beside our own, for a moment."""
+    from privaudit.campaigns import scorers
+
+    (tmp_path / "more_scorers.py").write_text(
+        "class Extra:\n"
+        "    name, attacks = 'extra', ('inversion/*',)\n"
+        "    def metrics(self, attack, run):\n"
+        "        return (('extra', None, ''),)\n"
+        "class Clash(Extra):\n"
+        "    name = 'clash'\n"
+        "    def metrics(self, attack, run):\n"
+        "        return (('PSNR', None, 'dB'),)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = tuple(entry_points(group="privaudit.scorers"))
+
+    def install(*entries: EntryPoint) -> None:
+        monkeypatch.setattr(
+            plugins,
+            "entry_points",
+            lambda group: (*own, *entries) if group == "privaudit.scorers" else (),
+        )
+        scorers._registered.cache_clear()
+
+    yield install
+    scorers._registered.cache_clear()
+
+
+def metric_names(attack: str) -> list[str]:
+    from privaudit.campaigns.scorers import scorers_for
+    from privaudit.transcript import Transcript, Truth
+
+    class Run:
+        transcript, truth, auxiliary = Transcript((), ()), Truth(), None
+
+    class Named:
+        name = attack
+
+    return [name for name, _, _ in scorers_for(Named(), Run())]  # type: ignore[arg-type]
+
+
+def test_a_scorer_of_a_plug_in_adds_its_metrics_behind_ours(scorer_plugins: Any) -> None:
+    before = metric_names("inversion/dlg")
+    scorer_plugins(entry("extra", "more_scorers:Extra", "third-party"))
+    assert metric_names("inversion/dlg") == [*before, "extra"]
+    # An attack that a scorer of ours names is not one of its family to others.
+    assert "extra" not in metric_names("inversion/blind-coordinates")
+
+
+def test_two_metrics_of_one_name_are_an_error_that_names_the_scorers(scorer_plugins: Any) -> None:
+    scorer_plugins(entry("clash", "more_scorers:Clash", "third-party"))
+    with pytest.raises(PluginError, match=r"images, clash have two metrics named 'PSNR'"):
+        metric_names("inversion/dlg")
+
+
+def test_a_broken_scorer_is_a_warning_and_the_others_score(scorer_plugins: Any) -> None:
+    before = metric_names("inversion/dlg")
+    scorer_plugins(entry("broken", "not_there:Scorer", "broken-dist"))
+    with pytest.warns(PrivauditWarning, match=r"broken-dist.*its metrics are missing"):
+        assert metric_names("inversion/dlg") == before
+
+
+def test_a_recording_that_nothing_or_more_than_one_recognises_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from privaudit.campaigns.readers import reader_for
+
+    with pytest.raises(CorruptRecordingError, match="readers privaudit-view recognises it"):
+        reader_for(tmp_path)
+    (tmp_path / "run").mkdir()
+    with pytest.raises(CorruptRecordingError, match=r"no such file or folder\. Did you mean 'run'"):
+        reader_for(tmp_path / "runn")
+    (tmp_path / "run" / "manifest.json").write_text("{}")
+    assert reader_for(tmp_path).name == "privaudit-view"
+    ours = "privaudit.recording:BundleReader"
+    monkeypatch.setattr(
+        plugins,
+        "entry_points",
+        lambda group: (entry("a", ours, "ours"), entry("b", ours, "theirs")),
+    )
+    with pytest.raises(PluginError, match="recognised by the readers"):
+        reader_for(tmp_path)
+
+
+def test_a_broken_reporter_or_engine_is_an_error_when_it_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from reports_sample import sample_report
+
+    from privaudit.campaigns.grid.offered import EngineOptions, engine_of
+    from privaudit.reports import write_report
+
+    own = tuple(entry_points(group="privaudit.reporters"))
+    broken = entry("xml", "not_there:Reporter", "broken-dist")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: (*own, broken))
+    assert write_report(sample_report(), tmp_path, formats=("md",))
+    with pytest.raises(PluginError, match="broken-dist"):
+        write_report(sample_report(), tmp_path, formats=("xml",))
+    with pytest.raises(PluginError, match="broken-dist"):
+        engine_of("xml", EngineOptions())
+    with pytest.raises(PluginError, match=r"no engine is named 'loca'"):
+        engine_of("loca", EngineOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("local", {"address": "host:1"}, "--address goes with"),
+        ("dask", {"seconds": 1.0}, "dask worker --memory-limit"),
+        ("dask", {"megabytes": 1.0}, "dask worker --memory-limit"),
+    ],
+)
+def test_an_engine_refuses_what_it_cannot_keep(
+    name: str, options: dict[str, Any], said: str
+) -> None:
+    from privaudit.campaigns.grid.offered import EngineOptions, engine_of
+
+    with pytest.raises(ConfigurationError, match=said):
+        engine_of(name, EngineOptions(**options))

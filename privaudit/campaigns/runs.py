@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from privaudit.attacks.base import Knowledge
+from privaudit.campaigns.readers import named_reader, reader_for
 from privaudit.campaigns.simulation import (
     AnySimulationConfig,
     SimulationConfig,
@@ -28,7 +29,7 @@ from privaudit.datasets.vertical import AuxiliaryRows
 from privaudit.errors import ConfigurationError, CorruptRecordingError, PluginError
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress
-from privaudit.recording import read_recording, read_truth
+from privaudit.recording import read_recording
 from privaudit.reports import replace_file
 from privaudit.transcript import NullRecorder, Transcript, Truth
 
@@ -75,36 +76,37 @@ def open_run(
     *,
     data_root: Path | None = None,
     auxiliary: LabelledImages | AuxiliaryRows | None = None,
+    reader: str = "",
 ) -> RecordedRun:
-    """Read a recorded run: ``folder`` is a bundle, or holds ``run`` and perhaps ``truth``.
+    """Read a recorded run: a bundle, a folder with ``run`` and maybe ``truth``, or another format.
 
     Parameters
     ----------
     auxiliary : LabelledImages, AuxiliaryRows or None
         Records for adversaries that are granted some. If None they are those that the simulation
         kept apart, where the recording names one of the data sets of this package.
+    reader : str
+        Registered reader of the format; the one that recognises it if empty.
 
     Raises
     ------
     CorruptRecordingError
         If there is no sound recording, or its settings are not those of a simulation.
     """
-    bundle = folder if (folder / "manifest.json").is_file() else folder / "run"
-    recording = read_recording(bundle)
-    manifest = recording.manifest
-    beside = bundle.parent / "truth"
-    if auxiliary is None and manifest.settings:
-        auxiliary = _kept_apart(manifest.settings, recording.transcript, bundle, data_root)
+    chosen = named_reader(reader) if reader else reader_for(folder)
+    read = chosen.read(folder)
+    if auxiliary is None and read.settings:
+        auxiliary = _kept_apart(read.settings, read.transcript, folder, data_root)
     return RecordedRun(
-        transcript=recording.transcript,
-        truth=read_truth(beside) if beside.is_dir() else None,
+        transcript=read.transcript,
+        truth=chosen.truth(folder),
         auxiliary=auxiliary if isinstance(auxiliary, LabelledImages) else None,
-        outcome=dict(manifest.outcome or {}),
-        digest=manifest.head_hash or "incomplete",
-        complete=recording.complete,
-        dataset=_dataset(manifest.settings),
+        outcome=dict(read.outcome),
+        digest=read.digest,
+        complete=read.complete,
+        dataset=_dataset(read.settings),
         auxiliary_rows=auxiliary if isinstance(auxiliary, AuxiliaryRows) else None,
-        protocol=manifest.protocol,
+        protocol=read.protocol,
     )
 
 
@@ -114,11 +116,11 @@ def _dataset(settings: Mapping[str, Any]) -> str:
 
 
 def _kept_apart(
-    settings: Mapping[str, Any], transcript: Transcript, bundle: Path, data_root: Path | None
+    settings: Mapping[str, Any], transcript: Transcript, folder: Path, data_root: Path | None
 ) -> LabelledImages | AuxiliaryRows | None:
     """Make the simulation's partition again, as far as a stranger's settings may be followed."""
     try:
-        config = simulation_config(settings, where=str(bundle / "manifest.json"))
+        config = simulation_config(settings, where=str(folder))
         if not isinstance(config, SimulationConfig):
             # As below: a name of this package's, and no more rows and parties than it has.
             if config.federation.dataset not in (*DATASETS, *TABLES):

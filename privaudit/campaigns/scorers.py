@@ -1,28 +1,29 @@
-"""Which scores fit which attack."""
+"""Metrics by kind of guess, and those of the registered scorers that apply to an attack."""
 
 from __future__ import annotations
 
-from functools import partial
+import warnings
+from functools import cache, partial
 
 import numpy as np
 
+from privaudit import plugins
 from privaudit.attacks.base import Attack
 from privaudit.attacks.inference import PropertyInference
-from privaudit.campaigns.cells import Scorer
-from privaudit.campaigns.records import record_scorers
-from privaudit.campaigns.runs import RecordedRun
+from privaudit.errors import PluginError, PrivauditWarning
+from privaudit.scoring.base import Metric, ScoredRun
+from privaudit.scoring.base import Scorer as RegisteredScorer
 from privaudit.scoring.coordinates import coordinate_accuracy, placed_energy
 from privaudit.scoring.labels import dominant_label, label_accuracy, label_overlap
-from privaudit.scoring.linking import link_accuracy
 from privaudit.scoring.membership import auc_scores, hit_scores
 from privaudit.scoring.properties import majority_accuracy, share_error
 from privaudit.scoring.reconstruction import identification, psnr, ssim
 from privaudit.scoring.recovered import all_exact, exact_fraction, relative_error
-from privaudit.scoring.relabelled import relabelled_total_variation
 from privaudit.scoring.vectors import cosine_beyond, vector_cosine
 
 __all__ = [
     "Named",
+    "coordinate_scorers",
     "image_scorers",
     "label_scorers",
     "membership_scorers",
@@ -33,10 +34,10 @@ __all__ = [
 ]
 
 #: Name, scorer and unit; the first of several gives the headline figure.
-Named = tuple[tuple[str, Scorer, str], ...]
+Named = tuple[Metric, ...]
 
 
-def image_scorers(run: RecordedRun) -> Named:
+def image_scorers(run: ScoredRun) -> Named:
     """Return the scores of reconstructed images."""
     return (
         ("identification", partial(identification, pool=run.auxiliary), "proportion"),
@@ -45,11 +46,12 @@ def image_scorers(run: RecordedRun) -> Named:
     )
 
 
-def label_scorers(run: RecordedRun) -> Named:
+def label_scorers(run: ScoredRun) -> Named:
     """Return the scores of inferred labels: of the only record, or of a user's many."""
     truth = run.truth
     users = run.transcript.ids("user")
-    if truth is not None and all(np.size(truth.get(u, "labels")) == 1 for u in users):
+    held = [truth.targets.get(u, {}).get("labels") for u in users] if truth is not None else []
+    if held and all(labels is not None and labels.size == 1 for labels in held):
         return (("label accuracy", label_accuracy, "proportion"),)
     return (("dominant label", dominant_label, "proportion"), ("label overlap", label_overlap, ""))
 
@@ -71,7 +73,7 @@ def membership_scorers(*, others: int) -> Named:
     return (*area, (f"members found at {rate:.0%} false alarms", hits, "proportion"))
 
 
-def property_scorers(attack: PropertyInference, run: RecordedRun) -> Named:
+def property_scorers(attack: PropertyInference, run: ScoredRun) -> Named:
     """Return the scores of an inferred share; none without auxiliary records to say of what."""
     if run.auxiliary is None or not len(run.auxiliary):
         return ()
@@ -111,7 +113,7 @@ def coordinate_scorers() -> Named:
     )
 
 
-def vector_scorers(run: RecordedRun) -> Named:
+def vector_scorers(run: ScoredRun) -> Named:
     """Return the scores of rebuilt directions, beyond what all clients have in common."""
     initial = run.transcript.public_arrays.get("initial-parameters")
     plain = ("cosine", vector_cosine, "")
@@ -120,32 +122,46 @@ def vector_scorers(run: RecordedRun) -> Named:
     return (("cosine beyond the global model", cosine_beyond(initial), ""), plain)
 
 
-def scorers_for(attack: Attack, run: RecordedRun) -> Named:
-    """Return the scores that fit an attack; none if the truth was not handed over."""
+def scorers_for(attack: Attack, run: ScoredRun) -> Named:
+    """Return the metrics of the registered scorers that apply to an attack, the headline's first.
+
+    None if no scorer applies, or the truth was not handed over.
+
+    Raises
+    ------
+    PluginError
+        If two scorers that apply call a metric alike.
+    """
     if run.truth is None:
         return ()
-    family, _, _ = attack.name.partition("/")
-    if family == "indices":
-        return record_scorers(attack)
-    if attack.name == "inversion/blind-coordinates":
-        return coordinate_scorers()
-    if attack.name == "inference/zero-sum-labels":
-        return (("total variation, best naming", relabelled_total_variation, ""),)
-    if family == "inversion" or attack.name == "cryptanalysis/pcsc-inversion":
-        return image_scorers(run)
-    if attack.name == "reconstruction/similarity-gram":
-        return vector_scorers(run)
-    if attack.name == "reconstruction/sent-models":
-        return model_scorers(name="parameters", reference="parameters")
-    if family == "cryptanalysis":
-        return model_scorers(name="quantised", reference="vector")
-    if isinstance(attack, PropertyInference):
-        return property_scorers(attack, run)
-    if attack.name == "inference/membership":
-        # Its truth is made with its candidates: privaudit.campaigns.membership.
-        return ()
-    if family == "inference":
-        return label_scorers(run)
-    if family == "reidentification":
-        return (("link accuracy", link_accuracy, "proportion"),)
-    return ()
+    family = f"{attack.name.partition('/')[0]}/*"
+    for wanted in (attack.name, family):
+        applying = [scorer for scorer in _registered() if wanted in scorer.attacks]
+        if applying:
+            break
+    metrics = [metric for scorer in applying for metric in scorer.metrics(attack, run)]
+    names = [name for name, _, _ in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise PluginError(
+                f"attack '{attack.name}': the scorers {', '.join(s.name for s in applying)} have "
+                f"two metrics named '{name}'"
+            )
+    return tuple(metrics)
+
+
+@cache
+def _registered() -> tuple[RegisteredScorer, ...]:
+    """Return every scorer that can be used, this package's first, then by name.
+
+    Kept for the life of the process: distributions do not come and go, and cells ask often.
+    """
+    found: list[tuple[bool, str, RegisteredScorer]] = []
+    for name, entries in plugins.available("scorer").items():
+        try:
+            scorer: RegisteredScorer = plugins.load("scorer", name)()
+        except PluginError as error:
+            warnings.warn(f"{error}; its metrics are missing", PrivauditWarning, stacklevel=3)
+            continue
+        found.append((not entries[0].value.startswith("privaudit."), name, scorer))
+    return tuple(scorer for _, _, scorer in sorted(found, key=lambda f: f[:2]))

@@ -32,8 +32,8 @@ def register(app: typer.Typer) -> None:
         subject: Annotated[
             str,
             typer.Argument(
-                help="A protocol (pa-cfl, disue, pq-mds) to simulate, attack and account, or the "
-                "folder of a recorded run."
+                help="A protocol (pa-cfl, disue, pq-mds) to simulate, attack and account, or a "
+                "recorded run."
             ),
         ],
         out: options.Out,
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
         or the protection it ran is wrong.
         """
         started = time.perf_counter()
-        if Path(subject).is_dir():
+        if Path(subject).exists():
             _refuse(
                 subject,
                 {
@@ -246,10 +246,10 @@ def _of_recording(
 ) -> tuple[AuditReport, tuple[Path, ...]]:
     from privaudit.campaigns.recordings import audit_recording, claim_recording
     from privaudit.campaigns.runs import open_run
-    from privaudit.cli._inspect import bundle_of
+    from privaudit.cli._inspect import run_at
     from privaudit.reports import write_report
 
-    run = open_run(bundle_of(folder), data_root=data_root)
+    run = open_run(run_at(folder), data_root=data_root)
     claim_recording(run, out, seed=seed, delta=delta, force=force)
     options.use_threads(1)
     with progress(quiet=quiet) as steps:

@@ -50,17 +50,17 @@ def ledger_json(events: list[PrivacyEvent]) -> list[dict[str, Any]]:
 
 def _of_run(folder: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
     from privaudit import plugins
-    from privaudit.cli._inspect import bundle_of
-    from privaudit.recording import read_recording
+    from privaudit.campaigns.readers import reader_for
+    from privaudit.cli._inspect import run_at
 
-    recording = read_recording(bundle_of(folder))
-    protocol = plugins.load("protocol", recording.manifest.protocol)()
+    recording = reader_for(run_at(folder)).read(folder)
+    protocol = plugins.load("protocol", recording.protocol)()
     events = list(protocol.events(recording.transcript))
     if not events:
         raise ConfigurationError(
             f"{folder}: protocol '{protocol.name}' finds no privacy event in this recording"
         )
-    return events, tuple(str(problem) for problem in recording.problems)
+    return events, recording.problems
 
 
 def _of_file(path: Path) -> list[PrivacyEvent]:

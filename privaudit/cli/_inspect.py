@@ -6,7 +6,7 @@ import inspect
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,10 @@ from privaudit.errors import (
     did_you_mean,
 )
 
-__all__ = ["bundle_of", "members_of", "register"]
+if TYPE_CHECKING:
+    from privaudit.attacks.presets import Preset
+
+__all__ = ["bundle_of", "members_of", "register", "run_at"]
 
 RunDir = Annotated[Path, typer.Argument(help="A recorded run, or the folder that holds it.")]
 INCOMPLETE = 3
@@ -34,17 +37,35 @@ def bundle_of(folder: Path) -> Path:
     CorruptRecordingError
         If neither holds a manifest.
     """
-    for candidate in (folder, folder / "run"):
-        if (candidate / "manifest.json").is_file():
-            return candidate
-    runs = sorted(p.parent for p in folder.glob("runs/*/run/manifest.json"))
-    if runs:
-        listed = ", ".join(str(p.parent) for p in runs)
-        raise CorruptRecordingError(f"{folder} holds several runs; name one of: {listed}")
+    from privaudit.recording import bundle_at
+
+    bundle = bundle_at(folder)
+    if bundle is not None:
+        return bundle
+    _refuse_several(folder)
     raise CorruptRecordingError(
         f"{folder} is not a recorded run: no manifest.json in it or in {folder / 'run'}; record "
         "one with: privaudit simulate pa-cfl -o FOLDER"
     )
+
+
+def run_at(path: Path) -> Path:
+    """Return a path that some reader may recognise as a recording.
+
+    Raises
+    ------
+    CorruptRecordingError
+        If it holds several.
+    """
+    _refuse_several(path)
+    return path
+
+
+def _refuse_several(folder: Path) -> None:
+    runs = sorted(p.parent for p in folder.glob("runs/*/run/manifest.json"))
+    if runs:
+        listed = ", ".join(str(p.parent) for p in runs)
+        raise CorruptRecordingError(f"{folder} holds several runs; name one of: {listed}")
 
 
 def members_of(coalition: str) -> tuple[str, ...]:
@@ -103,10 +124,10 @@ def register(app: typer.Typer) -> None:
         json: options.Json = False,
     ) -> None:
         """List who saw what: kind, direction, round, shape and bytes."""
-        from privaudit.recording import read_recording
+        from privaudit.campaigns.readers import reader_for
         from privaudit.transcript import Coalition
 
-        recording = read_recording(bundle_of(run))
+        recording = reader_for(run_at(run)).read(run)
         transcript = recording.transcript
         coalitions: list[tuple[str, ...]]
         if coalition is not None:
@@ -152,7 +173,10 @@ def register(app: typer.Typer) -> None:
     def list_(
         what: Annotated[
             str,
-            typer.Argument(help="protocols, attacks, datasets, models or similarities; or all."),
+            typer.Argument(
+                help="protocols, attacks, presets, scorers, engines, readers, reporters, datasets, "
+                "models or similarities; or all."
+            ),
         ] = "all",
         json: options.Json = False,
     ) -> None:
@@ -172,33 +196,44 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def explain(
-        name: Annotated[str, typer.Argument(help="A protocol or attack, as listed.")],
+        name: Annotated[str, typer.Argument(help="A protocol, attack or other part, as listed.")],
     ) -> None:
-        """Say what a protocol or attack is, what it assumes, and where it comes from."""
+        """Say what a protocol, attack or other part is, and what it assumes."""
         from privaudit import plugins
+        from privaudit.attacks.presets import PRESETS, resolve
 
-        kinds = [kind for kind in ("protocol", "attack") if name in plugins.available(kind)]
+        kinds = [kind for kind in plugins.GROUPS if name in plugins.available(kind)]
         if not kinds:
-            # An attack's name without its family will do if only one has it.
-            whole = plugins.whole_name("attack", name)
-            if whole != name:
-                name, kinds = whole, ["attack"]
-        if not kinds:
-            known = [n for kind in ("protocol", "attack") for n in plugins.available(kind)]
-            raise ConfigurationError(
-                f"no protocol or attack is named '{name}'; known are {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
-            )
-        for kind in kinds:
+            preset = PRESETS.get(name)
+            if preset is not None:
+                typer.echo(f"preset {name}: {_command(preset)}\n\n{preset.summary}")
+                typer.echo(f"source: {preset.source}\n")
+            # An attack's name without its family will do too, if only one has it.
+            try:
+                name, kinds = resolve(name, {})[0], ["attack"]
+            except PluginError:
+                known = [n for kind in plugins.GROUPS for n in plugins.available(kind)]
+                raise ConfigurationError(
+                    f"no {', '.join(plugins.GROUPS)} or preset is named '{name}'; privaudit list "
+                    f"shows them.{did_you_mean(name, [*known, *PRESETS])}"
+                ) from None
+        for position, kind in enumerate(kinds):
             thing = plugins.load(kind, name)
-            typer.echo(f"{kind} {name}, version {thing.version}\n")
+            version = getattr(thing, "version", "")
+            typer.echo(
+                "\n" * (position > 0) + f"{kind} {name}{version and f', version {version}'}\n"
+            )
             typer.echo(_plain(inspect.getdoc(thing) or ""))
             if kind == "attack":
                 typer.echo(f"\nrisk: {thing.risk}")
                 typer.echo(f"requires: {', '.join(sorted(thing.requires)) or 'nothing'}")
                 typer.echo(f"reads: {', '.join(thing.reads)}")
-            else:
+            elif kind == "protocol":
                 _parameters(thing.Config)
+            elif kind == "scorer":
+                typer.echo(f"\nscores: {', '.join(thing.attacks)}")
+            elif kind == "reporter":
+                typer.echo(f"\nwrites: {thing.file_name}")
 
     @app.command()
     def doctor(data_root: options.DataRoot = None, json: options.Json = False) -> None:
@@ -267,8 +302,15 @@ def _first_line(thing: Any) -> str:
     return (inspect.getdoc(thing) or "").splitlines()[0] if inspect.getdoc(thing) else ""
 
 
+def _command(preset: Preset) -> str:
+    """Return an attack and its options as they are given on the command line."""
+    given = (f"{key}={str(value).lower()}" for key, value in preset.options.items())
+    return " ".join((preset.attack, *given))
+
+
 def _catalogues() -> dict[str, dict[str, str]]:
     from privaudit import plugins
+    from privaudit.attacks.presets import PRESETS
     from privaudit.datasets import DATASETS, describe
     from privaudit.datasets.tables import TABLES
     from privaudit.models import SUMMARIES as MODEL_SUMMARIES
@@ -288,6 +330,11 @@ def _catalogues() -> dict[str, dict[str, str]]:
     return {
         "protocols": loaded("protocol"),
         "attacks": loaded("attack"),
+        "presets": {name: f"{p.summary} ({_command(p)})" for name, p in PRESETS.items()},
+        "scorers": loaded("scorer"),
+        "engines": loaded("engine"),
+        "readers": loaded("reader"),
+        "reporters": loaded("reporter"),
         "datasets": {name: describe(name).summary for name in DATASETS} | dict(TABLES),
         "models": dict(MODEL_SUMMARIES),
         "similarities": dict(SIMILARITY_SUMMARIES),

@@ -5,6 +5,7 @@ Needs numpy and safetensors only, so that a production server can take it.
 
 from __future__ import annotations
 
+from privaudit.recording._formats import BundleReader, Reader, ReadRun, bundle_at
 from privaudit.recording._manifest import FORMAT, TRUTH_FORMAT, Manifest
 from privaudit.recording._problems import DEFAULT_LIMITS, Limits, Problem
 from privaudit.recording._reader import Recording, read_recording, read_truth
@@ -15,11 +16,15 @@ __all__ = [
     "DEFAULT_LIMITS",
     "FORMAT",
     "TRUTH_FORMAT",
+    "BundleReader",
     "BundleRecorder",
     "Limits",
     "Manifest",
     "Problem",
+    "ReadRun",
+    "Reader",
     "Recording",
+    "bundle_at",
     "read_recording",
     "read_truth",
     "verify",
