@@ -140,7 +140,7 @@ def test_tilted_transform_agrees_with_direct_convolution(
     assert upper - lower <= 1e-6 * upper
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 300),
     epsilon0=st.floats(0.1, 6.0),

@@ -34,9 +34,9 @@ __all__ = [
 LARGEST_EPSILON0 = 60.0
 #: Above it the lattice of the lower bound may be too coarse, and one threshold is tried as well.
 _COARSE_EPSILON0 = 5.0
-#: Least lattice points of the lower bound, whose ends cost more than those of the upper one: up to
-#: an epsilon0 of 2, where they lose 1e-5 of it at most, and beyond, where the ends weigh more.
-_POINTS_DOWN, _MORE_POINTS_DOWN = 240, 480
+#: Least lattice points of the lower bound up to an epsilon0: its ends cost more than those of the
+#: upper bound, and weigh more where epsilon0 is large.
+_POINTS_DOWN = ((2.0, 240), (4.0, 480), (math.inf, 2000))
 #: Cells in which pairs of one sign are covered; refined if the first ones do not suffice.
 _CELLS = (1, 6)
 _MOST_CELLS = 24
@@ -121,7 +121,7 @@ def dataset_delta(n: int, t: float, others: int, epsilon: float, *, coarse: int 
         return 0.0
     loss = _pair(t, others, epsilon)
     theta, points = _frame(loss, n)
-    least = _POINTS_DOWN if t <= 2 else _MORE_POINTS_DOWN
+    least = next(points for most, points in _POINTS_DOWN if t <= most)
     law = round_down(loss, n, theta, max(points, least) // coarse)
     return 0.0 if law is None else expected_positive_part(law, n, upper=False, start=theta) / n
 
