@@ -60,6 +60,17 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             learning_rate=0.1,
             iterations=600,
         ),
+        "gradinversion": _preset(
+            "inversion/cosine",
+            "Cosine matching with priors on batch statistics and on the agreement of restarts; the "
+            "source matches by squared distance, adds noise, and registers images.",
+            "Yin, Mallya, Vahdat, Alvarez, Kautz, Molchanov: See through Gradients (CVPR 2021)",
+            batch_statistics=0.1,
+            group_consistency=0.01,
+            labels="idlg",
+            learning_rate=0.1,
+            total_variation=0.001,
+        ),
         "inverting-updates": _preset(
             "inversion/local-steps",
             "Cosine matching of an update of several local steps with a simulated one.",

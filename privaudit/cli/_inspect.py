@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -228,6 +229,7 @@ def register(app: typer.Typer) -> None:
                 typer.echo(f"\nrisk: {thing.risk}")
                 typer.echo(f"requires: {', '.join(sorted(thing.requires)) or 'nothing'}")
                 typer.echo(f"reads: {', '.join(thing.reads)}")
+                _options(thing)
             elif kind == "protocol":
                 _parameters(thing.Config)
             elif kind == "scorer":
@@ -248,6 +250,22 @@ def register(app: typer.Typer) -> None:
 def _plain(text: str) -> str:
     """Return a docstring as people read it: names of classes instead of references to them."""
     return re.sub(r":\w+:`[~.\w]*?(\w+)`", r"\1", text).replace("``", "'")
+
+
+def _options(attack: type[Any]) -> None:
+    """Print what inherited classes say of options, then defaults and what is allowed."""
+    if not is_dataclass(attack) or not fields(attack):
+        return
+    for part in attack.__mro__[1:]:
+        if is_dataclass(part):
+            typer.echo("\n" + _plain(inspect.getdoc(part) or ""))
+    hints, rows = get_type_hints(attack), []
+    for field in fields(attack):
+        kind = hints[field.name]
+        default = "-" if field.default is MISSING else str(field.default)
+        allowed = map(str, get_args(kind)) if get_origin(kind) is Literal else ()
+        rows.append((field.name, default, ", ".join(allowed)))
+    table("options (--option NAME=VALUE)", ("name", "default", "allowed"), rows)
 
 
 def _parameters(config: type[Any]) -> None:

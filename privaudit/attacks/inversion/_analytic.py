@@ -117,6 +117,7 @@ def _of_equal_size(
         auxiliary=auxiliary,
         rng=rng,
         start=start,
+        statistics=seen.statistics,
     )
     if exact:
         result = replace(result, images=_search.tensor(start, engine))

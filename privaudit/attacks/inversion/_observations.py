@@ -40,6 +40,10 @@ __all__ = [
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
+#: Array of an update, where users send the buffers of their networks too: mean and variance that
+#: each batch normalisation took, layer by layer.
+_STATISTICS = "batch_statistics"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartialUpdates:
@@ -51,11 +55,14 @@ class PartialUpdates:
     values : ndarray of float32, shape (users, k)
     indices : ndarray of int64, shape (users, k), or None
         The coordinate of each value; None when the view does not tell it.
+    statistics : ndarray of float32, shape (users, s), or None
+        What users told of their batch normalisation; None when they told nothing.
     """
 
     users: tuple[str, ...]
     values: Float32
     indices: Int64 | None
+    statistics: Float32 | None = None
 
     def take(self, positions: Int64) -> PartialUpdates:
         """Return the updates of some of the users."""
@@ -63,6 +70,7 @@ class PartialUpdates:
             tuple(self.users[p] for p in positions),
             self.values[positions],
             None if self.indices is None else self.indices[positions],
+            None if self.statistics is None else self.statistics[positions],
         )
 
 
@@ -253,15 +261,15 @@ def _stack(messages: dict[str, Message], name: str) -> Array:
     return np.stack(vectors)
 
 
-def _values(messages: dict[str, Message]) -> Float32:
+def _values(messages: dict[str, Message], name: str = "values") -> Float32:
     for message in messages.values():
-        finite = np.isfinite(_vector(message, "values"))
+        finite = np.isfinite(_vector(message, name))
         if not finite.all():
             raise InvalidDataError(
                 f"message {message.seq} ('{message.kind}' from '{message.sender}'): "
-                f"{int((~finite).sum())} of {finite.size} values are not finite"
+                f"{int((~finite).sum())} of {finite.size} {name} are not finite"
             )
-    return _stack(messages, "values").astype(np.float32)
+    return _stack(messages, name).astype(np.float32)
 
 
 def _coordinates(message: Message, dimension: int) -> Int64:
@@ -281,11 +289,17 @@ def _coordinates(message: Message, dimension: int) -> Int64:
 
 
 def updates(view: View, *, dimension: int, attack: str) -> PartialUpdates:
-    """Return whole updates (N, d) that users sent in the clear; ``indices`` is None."""
+    """Return whole updates (N, d) that users sent in the clear; ``indices`` is None.
+
+    ``statistics`` are the messages' arrays of that name, ``batch_statistics``, if all have one.
+    """
     messages = _by_user(view, UPDATE, attack=attack)
     values = _values(messages)
     check_dimension(values.shape[1], dimension, what=f"'{UPDATE}'")
-    return PartialUpdates(tuple(messages), values, None)
+    statistics = None
+    if all(_STATISTICS in message.specs for message in messages.values()):
+        statistics = _values(messages, _STATISTICS)
+    return PartialUpdates(tuple(messages), values, None, statistics)
 
 
 def largest_of(whole: PartialUpdates, *, fraction: float) -> PartialUpdates:
@@ -293,7 +307,8 @@ def largest_of(whole: PartialUpdates, *, fraction: float) -> PartialUpdates:
     count = max(1, int(fraction * whole.values.shape[1]))
     # A stable sort breaks ties by coordinate, as users of PA-CFL do.
     order = np.argsort(-np.abs(whole.values), axis=1, kind="stable")[:, :count]
-    return PartialUpdates(whole.users, np.take_along_axis(whole.values, order, 1), order)
+    largest = np.take_along_axis(whole.values, order, 1)
+    return PartialUpdates(whole.users, largest, order, whole.statistics)
 
 
 def important_values(view: View, *, dimension: int, attack: str, placed: bool) -> PartialUpdates:

@@ -14,6 +14,7 @@ from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._memory import jobs_that_fit, ran_out_of_memory
 from privaudit.attacks.inversion._objectives import Objective, ObjectiveMaker, total_variation
 from privaudit.attacks.inversion._priors import Prior
+from privaudit.attacks.inversion._regularisers import Regulariser
 
 __all__ = ["AdamSettings", "GradientSource", "Outcome", "Simulated", "adam"]
 
@@ -78,6 +79,8 @@ def adam(
     labels: Tensor,
     settings: AdamSettings,
     simulated: Simulated | None = None,
+    regularisers: tuple[Regulariser, ...] = (),
+    group: int = 1,
 ) -> Outcome:
     """Minimise objective + total variation + prior penalty, all jobs of a chunk together.
 
@@ -93,6 +96,10 @@ def adam(
         Distributions, or where they are optimised the logits at the start.
     simulated : Simulated, optional
         What computes the dummies' updates, instead of the engine.
+    regularisers : tuple of Regulariser
+        Further terms of the loss.
+    group : int
+        So many jobs, one after the other, must be optimised together.
 
     Returns
     -------
@@ -102,7 +109,7 @@ def adam(
     Raises
     ------
     RuntimeError
-        If not even one job fits into memory.
+        If not even one group of jobs fits into memory.
     """
     images, losses = [], []
     quick = max(_JOBS[0], min(_JOBS[1], _NUMBERS // engine.dimension))
@@ -110,6 +117,7 @@ def adam(
     if simulated is not None:
         # Every step of an update keeps its activations and a set of parameters.
         chunk = max(1, chunk // len(simulated.batches))
+    chunk = max(1, chunk // group) * group
     start = 0
     while start < len(rows):
         part = slice(start, start + chunk)
@@ -122,11 +130,12 @@ def adam(
                 first[part],
                 labels[part],
                 settings,
+                tuple(term.of(rows[part]) for term in regularisers),
             )
         except RuntimeError as error:
-            if chunk == 1 or not ran_out_of_memory(error):
+            if chunk == group or not ran_out_of_memory(error):
                 raise
-            chunk //= 2
+            chunk = chunk // group // 2 * group
             continue
         images.append(found)
         losses.append(loss)
@@ -142,6 +151,7 @@ def _adam_chunk(
     first: Tensor,
     labels: Tensor,
     settings: AdamSettings,
+    regularisers: tuple[Regulariser, ...],
 ) -> tuple[Tensor, Tensor]:
     jobs, records = first.shape[:2]
     variables = prior.variables(first.flatten(0, 1)).clone().requires_grad_(True)
@@ -161,6 +171,8 @@ def _adam_chunk(
         if settings.total_variation:
             penalty = penalty + settings.total_variation * total_variation(images)
         total = matching + penalty.reshape(jobs, records).mean(1)
+        for term in regularisers:
+            total = total + term(images, jobs)
         with torch.no_grad():
             better = total < lowest
             lowest = torch.where(better, total, lowest)

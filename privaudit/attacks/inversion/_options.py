@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from privaudit.errors import ConfigurationError, did_you_mean
 
@@ -83,6 +83,15 @@ class MatchingOptions:
         Weight of the mean squared latent variable of the prior.
     components : int
         Principal components of the ``"pca"`` prior, or latent variables of the ``"decoder"``.
+    batch_statistics : float
+        Weight of a prior on what batch normalisation sees of the dummy records: its statistics
+        are pulled to those that users told with their updates, or else to those of auxiliary
+        records (Yin et al. 2021). Adds to any ``prior``. 0 is none; a network without such layers
+        makes the attack inapplicable.
+    group_consistency : float
+        Weight of a prior that pulls the restarts of a target to their mean image (Yin et al.
+        2021). Adds to any ``prior``. Restarts then run side by side; at least 2 are needed. 0 is
+        none.
     batch_norm : {"train", "eval"}
         Statistics that the users' batch normalisation used: of their own records, as local
         training does, or running ones.
@@ -98,6 +107,8 @@ class MatchingOptions:
         does not matter.
     """
 
+    name: ClassVar[str] = "inversion"
+
     iterations: int = 150
     learning_rate: float = 0.2
     total_variation: float = 0.01
@@ -107,6 +118,8 @@ class MatchingOptions:
     prior: PriorName = "none"
     prior_weight: float = 1e-3
     components: int = 80
+    batch_statistics: float = 0.0
+    group_consistency: float = 0.0
     batch_norm: BatchNorm = "train"
     device: str = "cpu"
     records: int | None = None
@@ -127,6 +140,14 @@ class MatchingOptions:
             raise ConfigurationError(f"tolerance must not be negative, got {self.tolerance}")
         if not self.prior_weight >= 0:
             raise ConfigurationError(f"prior_weight must not be negative, got {self.prior_weight}")
+        for name in ("batch_statistics", "group_consistency"):
+            if not getattr(self, name) >= 0:
+                raise ConfigurationError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.group_consistency and self.restarts < 2:
+            raise ConfigurationError(
+                f"group_consistency pulls restarts together and needs at least 2, got restarts="
+                f"{self.restarts}"
+            )
         check_choice("init", self.init, get_args(Initialisation))
         check_choice("prior", self.prior, get_args(PriorName))
         check_choice("batch_norm", self.batch_norm, get_args(BatchNorm))

@@ -74,7 +74,7 @@ def match(
                     for where, values in zip(part.indices, part.values, strict=True)
                 ]
             )
-        return _searched(options, engine, make, labels, part.users, auxiliary, rng)
+        return _searched(options, engine, make, labels, part, auxiliary, rng)
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)
@@ -103,7 +103,7 @@ def match_sorted(
         if labels is None:
             even = multisets.largest_remainder(np.ones(engine.classes), records)
             labels = np.tile(even, (len(part.users), 1))
-        return _searched(options, engine, make, labels, part.users, auxiliary, rng)
+        return _searched(options, engine, make, labels, part, auxiliary, rng)
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)
@@ -145,7 +145,8 @@ def match_ranks(
         present = (row[:, :, None] == labels[:, None, :]).any(2)
         signs = np.where(row < 0, 0, np.where(present, -1, 1))
         make = objectives.profile_cosine(where, _search.tensor(signs, engine), profile)
-        return _searched(options, engine, make, labels, names, auxiliary, rng)
+        ranks = PartialUpdates(names, np.zeros(own.shape, np.float32), own)
+        return _searched(options, engine, make, labels, ranks, auxiliary, rng)
 
     with _search.single_thread():
         return group_by_records(users, counts, attack)
@@ -185,13 +186,23 @@ def _searched(
     engine: GradientEngine,
     make: ObjectiveMaker,
     labels: Int64,
-    users: tuple[str, ...],
+    seen: PartialUpdates,
     auxiliary: LabelledImages | None,
     rng: np.random.Generator,
 ) -> Guesses:
-    found = _search.search(engine, make, labels, options=options, auxiliary=auxiliary, rng=rng)
+    found = _search.search(
+        engine,
+        make,
+        labels,
+        options=options,
+        auxiliary=auxiliary,
+        rng=rng,
+        statistics=seen.statistics,
+    )
     declared = float(options.known_labels is not None)
-    return _search.as_guesses(users, found, way=engine.way, extra={"labels declared": declared})
+    return _search.as_guesses(
+        seen.users, found, way=engine.way, extra={"labels declared": declared}
+    )
 
 
 def magnitude_profile(

@@ -17,7 +17,7 @@ from privaudit.attacks.inversion._decoder import train_decoder
 from privaudit.attacks.inversion._gradients import GradientEngine, Way
 from privaudit.attacks.inversion._labels import one_hot
 from privaudit.attacks.inversion._objectives import ObjectiveMaker
-from privaudit.attacks.inversion._optimise import AdamSettings, Simulated, adam
+from privaudit.attacks.inversion._optimise import AdamSettings, Outcome, Simulated, adam
 from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._priors import (
     Pixels,
@@ -26,6 +26,11 @@ from privaudit.attacks.inversion._priors import (
     class_means,
     fills_its_space,
     principal_components,
+)
+from privaudit.attacks.inversion._regularisers import (
+    GroupConsistency,
+    Regulariser,
+    batch_statistics,
 )
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
@@ -131,6 +136,7 @@ def search(
     optimise_labels: bool = False,
     start: Float32 | None = None,
     simulated: Simulated | None = None,
+    statistics: Float32 | None = None,
 ) -> Found:
     """Return best images and loss of each target, and what it took.
 
@@ -144,7 +150,28 @@ def search(
         Where the first restart begins, instead of what the options say.
     simulated : Simulated, optional
         What computes the dummies' updates, instead of the engine.
+    statistics : ndarray of float32, shape (targets, statistics), optional
+        What users told of their batch normalisation, for ``options.batch_statistics``.
+
+    Raises
+    ------
+    UnmetRequirementsError
+        If ``options.batch_statistics`` asks for what the network or the adversary does not have.
     """
+    terms: list[Regulariser] = []
+    if options.batch_statistics:
+        # Drawn from a generator of its own: the starts must not depend on it.
+        seeded = np.random.default_rng(int(rng.integers(2**31)))
+        terms.append(
+            batch_statistics(
+                engine,
+                statistics,
+                auxiliary,
+                weight=options.batch_statistics,
+                attack=options.name,
+                rng=seeded,
+            )
+        )
     shape = (options.restarts, *labels.shape, *engine.input_shape)
     first = rng.random(shape, dtype=np.float32)
     if start is not None:
@@ -162,30 +189,45 @@ def search(
     known = one_hot(labels.ravel(), engine).reshape(*labels.shape, -1)
     if optimise_labels:
         known = _LABEL_LOGIT * known
+    settings = AdamSettings(
+        iterations=options.iterations,
+        learning_rate=options.learning_rate,
+        total_variation=options.total_variation if isinstance(prior, Pixels) else 0.0,
+        signed=signed,
+        optimise_labels=optimise_labels,
+    )
+
+    def searched(rows: Tensor, first: Tensor, group: int = 1) -> Outcome:
+        records = rows[:, None] * labels.shape[1] + torch.arange(
+            labels.shape[1], device=rows.device
+        )
+        return adam(
+            make,
+            engine,
+            prior.of(records.flatten()),
+            rows=rows,
+            first=first,
+            labels=known[rows],
+            settings=settings,
+            simulated=simulated,
+            regularisers=tuple(terms),
+            group=group,
+        )
+
+    if options.group_consistency:
+        size = len(starts)
+        terms.append(GroupConsistency(size, options.group_consistency))
+        rows = torch.arange(len(labels), device=engine.device).repeat_interleave(size)
+        outcome = searched(rows, starts.transpose(0, 1).flatten(0, 1), size)
+        lowest = outcome.losses.reshape(-1, size).nan_to_num(nan=math.inf).min(1)
+        chosen = torch.arange(len(labels), device=engine.device) * size + lowest.indices
+        return Found(outcome.images[chosen], lowest.values, outcome.evaluations, outcome.at_once)
     evaluations, at_once = 0, len(labels)
     for begin in starts:
         rows = (losses > options.tolerance).nonzero(as_tuple=True)[0]
         if not len(rows):
             break
-        records = rows[:, None] * labels.shape[1] + torch.arange(
-            labels.shape[1], device=rows.device
-        )
-        outcome = adam(
-            make,
-            engine,
-            prior.of(records.flatten()),
-            rows=rows,
-            first=begin[rows],
-            labels=known[rows],
-            settings=AdamSettings(
-                iterations=options.iterations,
-                learning_rate=options.learning_rate,
-                total_variation=options.total_variation if isinstance(prior, Pixels) else 0.0,
-                signed=signed,
-                optimise_labels=optimise_labels,
-            ),
-            simulated=simulated,
-        )
+        outcome = searched(rows, begin[rows])
         better = outcome.losses < losses[rows]
         images[rows[better]] = outcome.images[better]
         losses[rows[better]] = outcome.losses[better]

@@ -124,6 +124,7 @@ def invert(
             auxiliary=auxiliary,
             rng=rng,
             simulated=simulated,
+            statistics=part.statistics,
         )
         extra = {
             "local steps": float(training.steps(records)),

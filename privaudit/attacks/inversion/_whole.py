@@ -104,6 +104,7 @@ def match_whole(
             rng=rng,
             signed=options.signed,
             optimise_labels=options.labels == "optimised" and options.known_labels is None,
+            statistics=part.statistics,
         )
         return _search.as_guesses(part.users, found, way=engine.way, extra=assumed)
 
