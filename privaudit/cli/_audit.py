@@ -58,6 +58,14 @@ def register(app: typer.Typer) -> None:
                 "report.",
             ),
         ] = False,
+        figure: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--figure",
+                help="A figure besides those of every report; repeatable. For pa-cfl: exposures, "
+                "the paper's figure 10 redone, also written to OUT/exposures.png.",
+            ),
+        ] = None,
         rounds: options.Rounds = None,
         seed: options.Seed = None,
         delta: Annotated[
@@ -96,6 +104,7 @@ def register(app: typer.Typer) -> None:
                     "drop": drop,
                     "missing": missing,
                     "include-examples": include_examples,
+                    "figure": figure,
                     "rounds": rounds,
                 },
             )
@@ -115,6 +124,10 @@ def register(app: typer.Typer) -> None:
         from privaudit.reports import write_report
 
         audited = audit_of(subject)
+        if figure and "figures" not in audited.Config.model_fields:
+            raise ConfigurationError(
+                f"--figure does not apply to the audit of '{subject}'; that of pa-cfl has one"
+            )
         federation, top = options.audited_data(
             subject,
             audited.Config,
@@ -130,7 +143,12 @@ def register(app: typer.Typer) -> None:
                 "drop": drop,
                 "missing": missing,
             },
-            {"seed": seed, "delta": delta, "include_examples": include_examples or None},
+            {
+                "seed": seed,
+                "delta": delta,
+                "include_examples": include_examples or None,
+                "figures": figure or None,
+            },
         )
         values = options.configuration(
             config=config,

@@ -184,6 +184,20 @@ class BlindCoordinates:
             )
         )
 
+    def unmet(self, *, k: int, classes: int, dimension: int) -> str:
+        """Return why the attack does not apply to k values of so many parameters, or nothing."""
+        if k < classes:
+            return (
+                "starts from the biases of the last layer, one a class, and users send "
+                f"{k} values for {classes} classes"
+            )
+        if k * min(self.candidates * k, dimension) > _MOST_PAIRS:
+            return (
+                f"compares each of the {k} values with {self.candidates} candidates for each, more "
+                f"than {_MOST_PAIRS} pairs; lower 'candidates'"
+            )
+        return ""
+
     def guesses(self, placed: Placement) -> Guesses:
         """Return a placement as :meth:`run` does."""
         return _guesses(placed)
@@ -268,16 +282,9 @@ class BlindCoordinates:
             )
         seen = important_values(view, dimension=len(parameters), attack=self.name, placed=False)
         k = seen.values.shape[1]
-        if k < spec.classes:
-            raise UnmetRequirementsError(
-                f"attack '{self.name}' starts from the biases of the last layer, one a class, and "
-                f"users send {k} values for {spec.classes} classes"
-            )
-        if k * min(self.candidates * k, len(parameters)) > _MOST_PAIRS:
-            raise UnmetRequirementsError(
-                f"attack '{self.name}' compares each of the {k} values with {self.candidates} "
-                f"candidates for each, more than {_MOST_PAIRS} pairs; lower 'candidates'"
-            )
+        reason = self.unmet(k=k, classes=spec.classes, dimension=len(parameters))
+        if reason:
+            raise UnmetRequirementsError(f"attack '{self.name}' {reason}")
         templates = learn_templates(
             knowledge,
             users=len(seen.users),

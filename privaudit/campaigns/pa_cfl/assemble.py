@@ -16,9 +16,10 @@ from privaudit.campaigns.assembly import (
 from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
 from privaudit.campaigns.galleries import galleries_of
 from privaudit.campaigns.pa_cfl.audit import AuditResult
+from privaudit.campaigns.pa_cfl.claims import claims_of
 from privaudit.campaigns.pa_cfl.empirical import crossings, empirical_rows
 from privaudit.campaigns.pa_cfl.pictures import exposure_figures, row_label, sweep_figures
-from privaudit.campaigns.pa_cfl.verdicts import claim_result, claims_of, verdicts_of
+from privaudit.campaigns.pa_cfl.verdicts import claim_result, verdicts_of
 from privaudit.campaigns.pa_cfl.wording import (
     ACTORS,
     CLAIM,
@@ -34,6 +35,7 @@ from privaudit.reports.model import (
     AuditReport,
     BudgetRow,
     Figure,
+    Gallery,
     Series,
     SystemUnderTest,
     Utility,
@@ -108,7 +110,8 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         ),
         utilities=utilities,
         figures=tuple(figures),
-        galleries=tuple(galleries_of(described, row_label=row_label)),
+        galleries=_galleries(result),
+        tables=() if result.figure is None else (result.figure.table,),
         trust_assumptions=TRUST,
         not_tested=NOT_TESTED,
         recommendations=tuple(recommendations(findings, result.exposures, budgets)),
@@ -120,6 +123,14 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         digests={name: run.digest for name, run in result.runs.items()},
         seconds=result.seconds,
     )
+
+
+def _galleries(result: AuditResult) -> tuple[Gallery, ...]:
+    """Return what attacks made of records; nothing of records that are not public."""
+    if not result.config.public:
+        return ()
+    first = () if result.figure is None else (result.figure.gallery,)
+    return (*first, *galleries_of(result.results, row_label=row_label))
 
 
 def _system(result: AuditResult) -> SystemUnderTest:
@@ -137,7 +148,7 @@ def _system(result: AuditResult) -> SystemUnderTest:
         claim_under_test=CLAIM,
         privacy_unit=UNIT,
         dataset=known,
-        data_is_public=not known.endswith(".npz"),
+        data_is_public=config.public,
         users=len(main.transcript.ids("user")),
         rounds=rounds,
         model=str(model["name"]),

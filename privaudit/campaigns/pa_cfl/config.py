@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from privaudit.campaigns.simulation import FederationConfig, SimulationConfig
 from privaudit.configuration import validated
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, did_you_mean
 from privaudit.protocols.federation import TrainingConfig
 from privaudit.protocols.pa_cfl import PACFLConfig
 
 __all__ = ["AuditConfig", "default_parameters"]
 
+
+#: Figures that can be asked for besides those of every report.
+FIGURES: Final = ("exposures",)
+
+#: Users of the runs on which membership is asked, at most.
+_MEMBERSHIP_USERS: Final = 20
 
 #: Parameters that every protocol of this federation shares.
 _OF_TRAINING = frozenset(TrainingConfig.model_fields)
@@ -51,6 +57,12 @@ class AuditConfig(BaseModel):
         targets, because one of them colludes.
     probe_fractions : tuple of float
         Values of k as a fraction of the dimension (paper, figure 10: 0.1 % to 10 %).
+    membership_records : int
+        Records of each user in the runs on which membership is asked: few, so that a record shows
+        in its user's gradient if nothing hides it.
+    figures : tuple of str
+        Of ``FIGURES``. Not part of what makes an audit another one: a folder may hold the audit
+        already, and only what a figure needs besides is computed.
     delta : float
         At which epsilon is stated.
     confidence : float
@@ -67,6 +79,8 @@ class AuditConfig(BaseModel):
     reference_rounds: int = Field(4, ge=2)
     probe_users: int = Field(21, ge=3)
     probe_fractions: tuple[float, ...] = (0.001, 0.0025, 0.01, 0.05, 0.1)
+    membership_records: int = Field(16, ge=2)
+    figures: tuple[str, ...] = Field((), exclude=True)
     delta: float = Field(1e-5, gt=0, lt=1)
     confidence: float = Field(0.95, gt=0, lt=1)
 
@@ -76,7 +90,18 @@ class AuditConfig(BaseModel):
             raise ValueError(f"sweep_epsilon0 must be positive, got {self.sweep_epsilon0}")
         if any(not 0 < k < 1 for k in self.probe_fractions):
             raise ValueError(f"probe_fractions must be in (0, 1), got {self.probe_fractions}")
+        for name in self.figures:
+            if name not in FIGURES:
+                raise ValueError(
+                    f"there is no figure '{name}'; allowed are {', '.join(FIGURES)}."
+                    f"{did_you_mean(name, FIGURES)}"
+                )
         return self
+
+    @property
+    def public(self) -> bool:
+        """Whether the records are public, so that a report may show them."""
+        return not self.federation.dataset.endswith(".npz")
 
     def protocol(self) -> PACFLConfig:
         """Return the checked parameters of the audited protocol.
@@ -125,6 +150,46 @@ class AuditConfig(BaseModel):
             seed=self.seed,
         )
 
+    def membership(self, *, protected: bool) -> SimulationConfig:
+        """Return a one-round run in which users of few records send one gradient.
+
+        Parameters
+        ----------
+        protected : bool
+            PA-CFL at the audited parameters, or FedAvg, which shows what the same attack reaches
+            where nothing hides the updates.
+        """
+        own = self.federation
+        users = min(own.users, _MEMBERSHIP_USERS)
+        federation = own.model_copy(
+            update={
+                "users": users,
+                "groups": own.groups if users == own.users else None,
+                "partition": "iid" if own.partition == "single-record" else own.partition,
+                "records_per_user": min(
+                    self.membership_records, own.records_per_user or self.membership_records
+                ),
+            }
+        )
+        return self._single_gradient(federation, protected=protected)
+
+    def _single_gradient(
+        self, federation: FederationConfig, *, protected: bool
+    ) -> SimulationConfig:
+        """Return a run of one round and one gradient, otherwise at the audited parameters."""
+        parameters: dict[str, Any] = {"rounds": 1, "update": "gradient"}
+        if "model" in self.parameters and federation.dataset == self.federation.dataset:
+            parameters["model"] = self.parameters["model"]
+        if protected:
+            audited = {k: v for k, v in self._merged().items() if k not in _OF_TRAINING}
+            parameters = {**audited, **parameters}
+        return SimulationConfig(
+            protocol="pa-cfl" if protected else "fedavg",
+            parameters=parameters,
+            federation=federation,
+            seed=self.seed,
+        )
+
     def probe(self, *, fraction: float | None, paper_model: bool = False) -> SimulationConfig:
         """Return a one-round run in which every user holds one record and sends its gradient.
 
@@ -145,15 +210,7 @@ class AuditConfig(BaseModel):
                 "records_per_user": None,
             }
         )
-        parameters: dict[str, Any] = {"rounds": 1, "update": "gradient"}
-        if "model" in self.parameters and federation.dataset == dataset:
-            parameters["model"] = self.parameters["model"]
-        if fraction is not None:
-            audited = {k: v for k, v in self._merged().items() if k not in _OF_TRAINING}
-            parameters = {**audited, **parameters, "top_k_fraction": fraction}
-        return SimulationConfig(
-            protocol="fedavg" if fraction is None else "pa-cfl",
-            parameters=parameters,
-            federation=federation,
-            seed=self.seed,
-        )
+        run = self._single_gradient(federation, protected=fraction is not None)
+        if fraction is None:
+            return run
+        return run.model_copy(update={"parameters": {**run.parameters, "top_k_fraction": fraction}})

@@ -1,4 +1,4 @@
-"""Which attacks an audit of PA-CFL makes on which views."""
+"""Which attacks an audit of PA-CFL makes on runs of single records: figure 10, and collusion."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from privaudit.attacks.base import Attack
-from privaudit.attacks.inference import LabelsFromPermutation
+from privaudit.attacks.inference import LabelsFromPermutation, LabelsFromValues
 from privaudit.attacks.inversion import (
+    BlindCoordinates,
+    BlindMatching,
     CosineInversion,
     DeepLeakage,
     RankProfileMatching,
@@ -16,20 +17,13 @@ from privaudit.attacks.inversion import (
     TopKMatching,
     ZeroFillMatching,
 )
-from privaudit.attacks.reidentification import PermutationLinking
-from privaudit.campaigns.linking import linkable_rounds, linking_cell
-from privaudit.campaigns.planned import GRANTED, Planned, attack_cell, percent
+from privaudit.campaigns.planned import Planned, attack_cell, percent
 from privaudit.campaigns.runs import RecordedRun
-from privaudit.campaigns.scorers import image_scorers, label_scorers
+from privaudit.campaigns.scorers import image_scorers, label_scorers, scorers_for
 from privaudit.protocols.baselines.kinds import SERVER
 from privaudit.protocols.pa_cfl import kinds
-from privaudit.transcript import Coalition, PartyId
 
-__all__ = [
-    "plan_probe",
-    "plan_training",
-    "plan_undefended",
-]
+__all__ = ["plan_figure", "plan_probe", "plan_undefended"]
 
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
 
@@ -44,6 +38,12 @@ def _setting(run: RecordedRun, protocol: str) -> str:
         f"{protocol}, one record of {run.dataset or 'unnamed data'} and one gradient a user, "
         f"{model['name']} with {model['dimension']:,} parameters"
     )
+
+
+def _blind_applies(run: RecordedRun) -> bool:
+    model: Any = run.transcript.public["model"]
+    k, classes = int(str(run.transcript.public["k"])), int(model["classes"])
+    return not BlindCoordinates().unmet(k=k, classes=classes, dimension=int(model["dimension"]))
 
 
 def plan_undefended(
@@ -108,14 +108,26 @@ def plan_probe(
         shown,
     )
     yield Planned(
-        make(SortedValueMatching(iterations=60), (AS,), "AS"),
-        "AS, values without coordinates",
-        f"Records from values without coordinates, {at}",
-        "The aggregation server alone matches the sizes of the important values.",
+        make(BlindMatching(), (AS,), "AS"),
+        "AS, values that it places by itself",
+        f"Records from values that the AS places by itself, {at}",
+        "The aggregation server alone finds the coordinates of its values from what all users have "
+        "in common, and rebuilds records from the values that it is sure of.",
         fraction,
         headline,
         shown,
     )
+    # Where that attack does not apply, this one is what is left to the aggregation server.
+    if not _blind_applies(run):
+        yield Planned(
+            make(SortedValueMatching(iterations=60), (AS,), "AS"),
+            "AS, values without coordinates",
+            f"Records from values without coordinates, {at}",
+            "The aggregation server alone matches the sizes of the important values.",
+            fraction,
+            headline,
+            shown,
+        )
     if not headline:
         yield Planned(
             make(ZeroFillMatching(placement="as-received"), (AS,), "AS"),
@@ -136,93 +148,62 @@ def plan_probe(
         shown,
     )
     if headline:
-        yield Planned(
-            attack_cell(
-                run,
-                LabelsFromPermutation(round=1),
-                (MS,),
-                "MS",
-                label_scorers(run),
-                setting=setting,
-                seed=seed,
-            ),
-            "MS, label",
-            "The label of a user's only record",
-            "The management server reads the label off the permutation sequence.",
-            fraction,
-            True,
-        )
+        yield from _labels_and_coordinates(run, fraction=fraction, setting=setting, seed=seed)
 
 
-def plan_training(
-    run: RecordedRun, *, headline: bool, setting: str, seed: int
+def _labels_and_coordinates(
+    run: RecordedRun, *, fraction: float, setting: str, seed: int
 ) -> Iterator[Planned]:
-    """Attacks on a training run: labels, links between rounds, and inversion if it applies."""
-    if headline:
+    """Read labels as each server does, and place values without pi^g."""
+    placing = BlindCoordinates()
+    make = partial(attack_cell, run, setting=setting, seed=seed)
+    yield Planned(
+        make(LabelsFromPermutation(round=1), (MS,), "MS", label_scorers(run)),
+        "MS, label",
+        "The label of a user's only record",
+        "The management server reads the label off the permutation sequence.",
+        fraction,
+        True,
+    )
+    yield Planned(
+        make(LabelsFromValues(placing), (AS,), "AS", label_scorers(run)),
+        "AS, label",
+        "The label of a user's only record, from values without coordinates",
+        "The aggregation server alone finds the biases of the last layer among its values, and "
+        "reads the label off them.",
+        fraction,
+        True,
+    )
+    yield Planned(
+        make(placing, (AS,), "AS", scorers_for(placing, run)),
+        "AS, coordinates",
+        "Coordinates of the important values, without the global permutation sequence",
+        "The aggregation server alone places the values at their coordinates. All users share one "
+        "order, so that they stand or fall together: this is one federation, whatever n says.",
+        fraction,
+    )
+
+
+def plan_figure(
+    run: RecordedRun, *, fraction: float, fractions: tuple[float, ...], seed: int
+) -> Iterator[Planned]:
+    """Rows of the figure of exposures that a plain run gives; ``fractions`` are planned already."""
+    scorers = image_scorers(run)
+    make = partial(attack_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
+    setting = _setting(run, "FedAvg")
+    what = "What the server of plain federated averaging sees is enough to rebuild users' records."
+    if not fractions:
         yield Planned(
-            attack_cell(
-                run,
-                LabelsFromPermutation(round=1, simulated_users=100),
-                (MS,),
-                "MS",
-                label_scorers(run),
-                setting=f"{setting}, round 1",
-                seed=seed,
-            ),
-            "MS, labels",
-            "Which labels a user trains on",
-            "The management server infers a user's most frequent label from its permutation "
-            "sequence.",
-            None,
-            True,
+            make(CosineInversion(), setting=setting, keep=True),
+            "undefended, cosine",
+            "Records from undefended gradients (cosine and total variation)",
+            what,
         )
-    rounds = linkable_rounds(run, PermutationLinking())
-    pairs = [(rounds[0], rounds[1])] if len(rounds) > 1 else []
-    if len(rounds) > 2:
-        pairs.append((rounds[0], rounds[-1]))
-    for gallery, probe in pairs:
-        yield _linking(run, gallery, probe, setting=setting, seed=seed, headline=headline)
-    if headline:
-        yield from _inversion_of_training(run, setting=setting, seed=seed)
-
-
-def _inversion_of_training(run: RecordedRun, *, setting: str, seed: int) -> Iterator[Planned]:
-    """Inversion of training updates; where it does not apply, the report says why."""
-    colluder = run.transcript.ids("user")[0]
-    attacks: tuple[tuple[Attack, tuple[PartyId, ...], str], ...] = (
-        (RankProfileMatching(), (MS,), "MS"),
-        (SortedValueMatching(), (AS,), "AS"),
-        (TopKMatching(), (AS, colluder), "AS + 1 user"),
-    )
-    for attack, members, label in attacks:
+    if fraction not in fractions:
+        at = f"{setting}, the {percent(fraction)} largest entries"
         yield Planned(
-            attack_cell(
-                run, attack, members, label, image_scorers(run), setting=setting, seed=seed
-            ),
-            "inversion of training updates",
-            f"Records from training updates ({label})",
-            "Gradient inversion needs an update that is one gradient.",
+            make(TopKMatching(source="update", k_fraction=fraction), setting=at, keep=True),
+            "top-k entries, others left free",
+            f"Records from the {percent(fraction)} largest entries at their coordinates",
+            "Entries that are not known are left free instead of being taken to be zero.",
         )
-
-
-def _linking(
-    run: RecordedRun, gallery: int, probe: int, *, setting: str, seed: int, headline: bool
-) -> Planned:
-    cell = linking_cell(
-        run,
-        PermutationLinking(gallery_round=gallery),
-        Coalition(frozenset({MS}), GRANTED),
-        label="MS",
-        probe=probe,
-        setting=f"{setting}, round {probe} linked to round {gallery}",
-        seed=seed,
-    )
-    return Planned(
-        cell,
-        "linking of rounds",
-        f"Pseudonymous users of round {probe} recognised from round {gallery}",
-        "If users sent their permutation sequences under pseudonyms, the sequences themselves "
-        "would tell who they are.",
-        None,
-        headline and probe == gallery + 1,
-    )

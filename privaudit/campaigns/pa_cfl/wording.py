@@ -39,10 +39,10 @@ TRUST: Final[tuple[str, ...]] = (
     "Users are told apart by the servers in every round: nothing is anonymous on the wire.",
 )
 NOT_TESTED: Final[tuple[str, ...]] = (
-    "Membership of a single record in a user's training data.",
     "Servers or users that deviate from the protocol.",
     "Gradient inversion of updates that accumulate several steps over many records.",
-    "Attacks that combine rounds, and learned image priors.",
+    "Coordinates of values that accumulate several local steps.",
+    "Inversion that combines rounds, and learned image priors.",
     "Side channels: timing, floating-point noise, network metadata.",
 )
 LIMITATIONS: Final[tuple[str, ...]] = (
@@ -66,6 +66,15 @@ def recommendations(
         yield (
             "Treat permutation sequences as personal data: do not send them to a server without "
             "differential privacy or secure computation of the similarity."
+        )
+    if breached & {
+        "inversion/blind-top-k",
+        "inference/labels-from-values",
+        "inference/zero-sum-labels",
+    }:
+        yield (
+            "Treat values without coordinates as personal data too: one order that all users share "
+            "hides little, because the aggregation server finds it from what users have in common."
         )
     placed = [e for e in exposures if e.row.exact_fraction > 0]
     if placed:
