@@ -95,6 +95,11 @@ def few_steps(recorder: MemoryRecorder) -> Transcript:
     return run("fedavg", single_records(), recorder, rounds=1)
 
 
+def few_hidden_steps(recorder: MemoryRecorder) -> Transcript:
+    """Run PA-CFL with local training of few steps."""
+    return run("pa-cfl", single_records(), recorder, rounds=1)
+
+
 def averaging(recorder: MemoryRecorder) -> Transcript:
     return run("fedavg", many_records(), recorder, rounds=2)
 
@@ -190,6 +195,13 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     "inversion/rank-profile": [(BRIEF | {"profile_records": 10}, "pa-cfl", (MS,))],
     "inversion/analytic": [(BRIEF | {"feature_iterations": 3}, "fedavg", (SERVER,))],
     "inversion/local-steps": [(BRIEF, "fedavg", (SERVER,)), (BRIEF, few_steps, (SERVER,))],
+    "inversion/local-steps-top-k": [
+        (BRIEF, few_hidden_steps, (AS, "user-1")),
+        (BRIEF | {"source": "update"}, few_steps, (SERVER,)),
+    ],
+    "inversion/local-steps-ranks": [
+        (BRIEF | {"profile_records": 4, "records": 1}, few_hidden_steps, (MS,))
+    ],
     "inversion/blind-coordinates": [
         (BLIND, "pa-cfl", (AS,)),
         (BLIND | {"round": 2, "start": "first-round"}, training, (AS,)),

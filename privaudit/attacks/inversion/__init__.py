@@ -2,6 +2,7 @@
 
 from privaudit.attacks.inversion.analytic import AnalyticInversion
 from privaudit.attacks.inversion.blind import BlindCoordinates, BlindMatching
+from privaudit.attacks.inversion.local_parts import LocalStepsRanks, LocalStepsTopK
 from privaudit.attacks.inversion.local_steps import LocalStepsInversion
 from privaudit.attacks.inversion.partial import (
     SortedValueMatching,
@@ -18,6 +19,8 @@ __all__ = [
     "CosineInversion",
     "DeepLeakage",
     "LocalStepsInversion",
+    "LocalStepsRanks",
+    "LocalStepsTopK",
     "RankProfileMatching",
     "SortedValueMatching",
     "TopKMatching",

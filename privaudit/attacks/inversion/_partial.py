@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -19,18 +21,31 @@ from privaudit.attacks.inversion._labels import (
     rows_of,
 )
 from privaudit.attacks.inversion._objectives import ObjectiveMaker
-from privaudit.attacks.inversion._observations import PartialUpdates, declared_model
+from privaudit.attacks.inversion._observations import LocalSteps, PartialUpdates, declared_model
 from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._records import group_by_records
+from privaudit.attacks.inversion._unrolled import StepOptions, UnrolledUpdates, unrolled
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
 from privaudit.models import ClassifierRows, classifier_rows
 
-__all__ = ["magnitude_profile", "match", "match_ranks", "match_sorted"]
+__all__ = ["LocalTraining", "magnitude_profile", "match", "match_ranks", "match_sorted"]
 
 Int64 = npt.NDArray[np.int64]
 
 _PROFILE_CHUNK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTraining:
+    """How users trained, and how it is simulated."""
+
+    options: StepOptions
+    steps: LocalSteps
+
+    def of(self, engine: GradientEngine, rng: np.random.Generator) -> UnrolledUpdates:
+        """Return what simulates users with as many records as the engine's updates."""
+        return unrolled(self.options, engine, self.steps, rng)
 
 
 def _engine(options: MatchingOptions, knowledge: Knowledge, records: int) -> GradientEngine:
@@ -49,8 +64,12 @@ def match(
     *,
     zero_fill: bool,
     rng: np.random.Generator,
+    local: LocalTraining | None = None,
 ) -> Guesses:
-    """Match values at coordinates, leaving the other entries free or taking them to be zero."""
+    """Match values at coordinates, leaving the other entries free or taking them to be zero.
+
+    ``local`` simulates several local steps; without, updates are one gradient.
+    """
     assert knowledge.model is not None
     layout = classifier_rows(knowledge.model)
 
@@ -74,7 +93,8 @@ def match(
                     for where, values in zip(part.indices, part.values, strict=True)
                 ]
             )
-        return _searched(options, engine, make, labels, part, auxiliary, rng)
+        steps = None if local is None else local.of(engine, rng)
+        return _searched(options, engine, make, labels, part, auxiliary, rng, steps)
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)
@@ -119,16 +139,26 @@ def match_ranks(
     *,
     profile_records: int,
     rng: np.random.Generator,
+    local: LocalTraining | None = None,
 ) -> Guesses:
-    """Match the magnitudes that ranks suggest, with the signs that the labels suggest."""
+    """Match the magnitudes that ranks suggest, with the signs that the labels suggest.
+
+    ``local`` as for :func:`match`.
+    """
     assert knowledge.model is not None
     layout = classifier_rows(knowledge.model)
 
     def attack(positions: Int64, records: int) -> Guesses:
         engine = _engine(options, knowledge, records)
         own, names = indices[positions], tuple(users[p] for p in positions)
+        steps = None if local is None else local.of(engine, rng)
         profile = magnitude_profile(
-            engine, auxiliary, count=own.shape[1], records=profile_records, rng=rng
+            engine,
+            auxiliary,
+            count=own.shape[1],
+            records=profile_records,
+            rng=rng,
+            simulated=steps,
         )
         where = _search.tensor(own, engine)
         labels = _declared(options, names, engine)
@@ -146,7 +176,7 @@ def match_ranks(
         signs = np.where(row < 0, 0, np.where(present, -1, 1))
         make = objectives.profile_cosine(where, _search.tensor(signs, engine), profile)
         ranks = PartialUpdates(names, np.zeros(own.shape, np.float32), own)
-        return _searched(options, engine, make, labels, ranks, auxiliary, rng)
+        return _searched(options, engine, make, labels, ranks, auxiliary, rng, steps)
 
     with _search.single_thread():
         return group_by_records(users, counts, attack)
@@ -189,6 +219,7 @@ def _searched(
     seen: PartialUpdates,
     auxiliary: LabelledImages | None,
     rng: np.random.Generator,
+    steps: UnrolledUpdates | None = None,
 ) -> Guesses:
     found = _search.search(
         engine,
@@ -198,11 +229,13 @@ def _searched(
         auxiliary=auxiliary,
         rng=rng,
         statistics=seen.statistics,
+        simulated=steps,
     )
-    declared = float(options.known_labels is not None)
-    return _search.as_guesses(
-        seen.users, found, way=engine.way, extra={"labels declared": declared}
-    )
+    extra = {"labels declared": float(options.known_labels is not None)}
+    if steps is not None:
+        extra["local steps"] = float(len(steps.batches))
+    way = engine.way if steps is None else "dense"
+    return _search.as_guesses(seen.users, found, way=way, extra=extra)
 
 
 def magnitude_profile(
@@ -212,10 +245,12 @@ def magnitude_profile(
     count: int,
     records: int,
     rng: np.random.Generator,
+    simulated: UnrolledUpdates | None = None,
 ) -> torch.Tensor:
     """Return the median magnitude at each rank over gradients of auxiliary records.
 
-    Gradients are of as many records as the engine's updates have.
+    Gradients are of as many records as the engine's updates have, or updates of several steps if
+    ``simulated`` is given.
 
     Each gradient's ``count`` largest magnitudes are divided by their norm first.
 
@@ -235,7 +270,7 @@ def magnitude_profile(
     rows = []
     for start in range(0, len(sample), _PROFILE_CHUNK * size):
         part = slice(start, start + _PROFILE_CHUNK * size)
-        gradients = engine.gradients(
+        gradients = (simulated or engine).gradients(
             _search.tensor(sample.images[part], engine), one_hot(sample.labels[part], engine)
         )
         top = gradients.flat().detach().abs().topk(count, dim=1).values

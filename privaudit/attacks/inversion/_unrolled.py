@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from privaudit.models import ModelSpec, classifier_rows, load_parameters
 if TYPE_CHECKING:
     from privaudit.attacks.inversion.local_steps import LocalStepsInversion
 
-__all__ = ["UnrolledUpdates", "invert"]
+__all__ = ["StepOptions", "UnrolledUpdates", "check_steps", "invert", "unrolled"]
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -91,12 +91,7 @@ def invert(
     rng: np.random.Generator,
 ) -> Guesses:
     """Run :class:`~privaudit.attacks.inversion.LocalStepsInversion` on checked updates."""
-    for user, count in zip(seen.users, counts.tolist(), strict=True):
-        if training.steps(count) > options.most_steps:
-            raise UnmetRequirementsError(
-                f"attack '{options.name}' unrolls at most {options.most_steps} local steps, and "
-                f"'{user}' with {count} records made {training.steps(count)}; raise 'most_steps'"
-            )
+    check_steps(options, seen.users, counts, training)
 
     def attack(positions: Int64, records: int) -> Guesses:
         engine = _search.engine_for(
@@ -113,9 +108,7 @@ def invert(
             )
         else:
             labels = _labels(part, engine, spec, parameters, training, auxiliary, rng)
-        simulated = UnrolledUpdates(
-            engine, _batches(options, training, records, rng), training.learning_rate
-        )
+        simulated = unrolled(options, engine, training, rng)
         found = _search.search(
             engine,
             objectives.cosine(Targets(_search.tensor(part.values, engine), {})),
@@ -137,18 +130,48 @@ def invert(
         return group_by_records(seen.users, counts, attack)
 
 
-def _batches(
-    options: LocalStepsInversion, training: LocalSteps, records: int, rng: np.random.Generator
-) -> tuple[Int64, ...]:
-    """Return the dummy records of each step."""
+class StepOptions(Protocol):
+    """Options of attacks that unroll local steps, see :class:`.local_steps.LocalStepsInversion`."""
+
+    name: ClassVar[str]
+
+    @property
+    def order(self) -> str:
+        """How dummy records are spread over the steps."""
+        ...
+
+    @property
+    def most_steps(self) -> int:
+        """Steps that are unrolled at most."""
+        ...
+
+
+def check_steps(
+    options: StepOptions, users: tuple[str, ...], counts: Int64, training: LocalSteps
+) -> None:
+    """Raise UnmetRequirementsError if a user made more local steps than are unrolled."""
+    for user, count in zip(users, counts.tolist(), strict=True):
+        if training.steps(count) > options.most_steps:
+            raise UnmetRequirementsError(
+                f"attack '{options.name}' unrolls at most {options.most_steps} local steps, and "
+                f"'{user}' with {count} records made {training.steps(count)}; raise 'most_steps'"
+            )
+
+
+def unrolled(
+    options: StepOptions, engine: GradientEngine, training: LocalSteps, rng: np.random.Generator
+) -> UnrolledUpdates:
+    """Return what simulates the training of users with as many records as the engine's updates."""
+    records, steps = engine.records, training.steps(engine.records)
     everyone = np.arange(records)
     if training.batch_size >= records or options.order == "invariant":
-        return (everyone,) * training.steps(records)
-    return tuple(
+        return UnrolledUpdates(engine, (everyone,) * steps, training.learning_rate)
+    batches = tuple(
         order[start : start + training.batch_size]
         for order in (rng.permutation(records) for _ in range(training.epochs))
         for start in range(0, records, training.batch_size)
     )
+    return UnrolledUpdates(engine, batches, training.learning_rate)
 
 
 def _labels(

@@ -35,7 +35,14 @@ from privaudit.protocols.baselines.kinds import UPDATE
 from privaudit.protocols.pa_cfl.kinds import DATASET_SIZE, GLOBAL_PERMUTATION, IMPORTANT_VALUES
 from privaudit.transcript import Capability, View
 
-__all__ = ["SortedValueMatching", "TopKMatching", "ZeroFillMatching"]
+__all__ = [
+    "SortedValueMatching",
+    "Source",
+    "TopKMatching",
+    "ZeroFillMatching",
+    "check_source",
+    "observed_parts",
+]
 
 Source = Literal["important-values", "update"]
 Placement = Literal["true", "as-received"]
@@ -51,15 +58,17 @@ _REQUIRES = frozenset(
 _READS = (IMPORTANT_VALUES, GLOBAL_PERMUTATION, UPDATE, DATASET_SIZE)
 
 
-def _check_source(source: str, k_fraction: float) -> None:
+def check_source(source: str, k_fraction: float) -> None:
+    """Raise ConfigurationError unless both are allowed."""
     check_choice("source", source, get_args(Source))
     if not 0 < k_fraction <= 1:
         raise ConfigurationError(f"k_fraction must be in (0, 1], got {k_fraction}")
 
 
-def _observe(
+def observed_parts(
     view: View, source: Source, k_fraction: float, *, dimension: int, attack: str, placed: bool
 ) -> PartialUpdates:
+    """Return what the view holds of updates: the important values, or the largest entries."""
     if source == "update":
         return largest_of(updates(view, dimension=dimension, attack=attack), fraction=k_fraction)
     return important_values(view, dimension=dimension, attack=attack, placed=placed)
@@ -102,7 +111,7 @@ class TopKMatching(MatchingOptions):
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
-        _check_source(self.source, self.k_fraction)
+        check_source(self.source, self.k_fraction)
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct the record behind the known entries of every user.
@@ -116,7 +125,7 @@ class TopKMatching(MatchingOptions):
         """
         view.require(self.requires, attack=self.name)
         _, parameters = declared_model(knowledge, attack=self.name)
-        seen = _observe(
+        seen = observed_parts(
             view,
             self.source,
             self.k_fraction,
@@ -167,7 +176,7 @@ class ZeroFillMatching(MatchingOptions):
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
-        _check_source(self.source, self.k_fraction)
+        check_source(self.source, self.k_fraction)
         check_choice("placement", self.placement, get_args(Placement))
         if self.placement == "as-received" and self.source == "update":
             raise ConfigurationError(
@@ -180,7 +189,7 @@ class ZeroFillMatching(MatchingOptions):
         view.require(self.requires, attack=self.name)
         _, parameters = declared_model(knowledge, attack=self.name)
         placed = self.placement == "true"
-        seen = _observe(
+        seen = observed_parts(
             view,
             self.source,
             self.k_fraction,
