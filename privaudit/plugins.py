@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Any
 
 from privaudit.errors import PluginError, did_you_mean
@@ -15,14 +16,21 @@ GROUPS: Mapping[str, str] = {
     "protocol": "privaudit.protocols",
     "attack": "privaudit.attacks",
     "scorer": "privaudit.scorers",
-    "reporter": "privaudit.reporters",
     "engine": "privaudit.engines",
     "reader": "privaudit.readers",
+    "reporter": "privaudit.reporters",
 }
 
 
+@lru_cache(maxsize=256)
+def _name_of(distribution: Distribution) -> str:
+    # Parsing a distribution's metadata takes longer than everything else here, and all entry
+    # points of one share the object.
+    return distribution.name
+
+
 def _origin(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else entry.value
+    return _name_of(entry.dist) if entry.dist is not None else entry.value
 
 
 def available(kind: str) -> Mapping[str, tuple[EntryPoint, ...]]:

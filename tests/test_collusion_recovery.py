@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from privaudit.attacks.base import Knowledge
 from privaudit.attacks.collusion import RECOVERED, Status, UpdateRecovery
 from privaudit.attacks.control import deranged
-from privaudit.errors import ConfigurationError, CorruptRecordingError
+from privaudit.errors import ConfigurationError, CorruptRecordingError, UnmetRequirementsError
 from privaudit.protocols.baselines import kinds as baseline_kinds
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.scoring.exposure import exposure, summarise
@@ -204,7 +204,7 @@ def test_the_baseline_knows_nothing_of_the_same_targets():
 def test_another_round_than_those_of_the_view_is_refused():
     recorder, *_ = make_run([0, 0], round=3)
     assert set(recover(recorder, MS, round=3)) == {"user-0", "user-1"}
-    with pytest.raises(ConfigurationError, match=r"in round 2; rounds with some: \[3\]"):
+    with pytest.raises(UnmetRequirementsError, match=r"in round 2; rounds with some: \[3\]"):
         recover(recorder, MS, round=2)
 
 

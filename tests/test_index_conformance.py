@@ -211,10 +211,10 @@ def test_known_rows_that_are_not_in_the_run_are_refused() -> None:
 def test_a_view_without_uploads_is_refused() -> None:
     run = small_run()
     view = run.transcript.view(Coalition.of("party-1"))
-    with pytest.raises(ConfigurationError, match="own coalition"):
+    with pytest.raises(UnmetRequirementsError, match="own coalition"):
         CodeRecovery().run(view, knowledge=Knowledge(), rng=np.random.default_rng(0))
     empty = replace(view, messages=())
-    with pytest.raises(ConfigurationError, match="one upload a party"):
+    with pytest.raises(UnmetRequirementsError, match="one upload a party"):
         CodeRecovery().run(empty, knowledge=Knowledge(), rng=np.random.default_rng(0))
 
 

@@ -6,7 +6,7 @@ import pytest
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.control import deranged, linking_truth, pseudonymise
 from privaudit.attacks.reidentification import PermutationLinking
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.scoring.linking import link_accuracy
 from privaudit.testing import check_attack
@@ -126,10 +126,10 @@ def test_the_last_named_round_before_is_the_gallery_unless_one_is_asked_for():
 
 def test_views_without_pseudonyms_or_gallery_are_refused():
     transcript = make_run()
-    with pytest.raises(ConfigurationError, match="pseudonymise"):
+    with pytest.raises(UnmetRequirementsError, match="pseudonymise"):
         run(view_of(transcript))
     treated, _ = hidden(transcript)
-    with pytest.raises(ConfigurationError, match=r"round 7; rounds with some: \[1\]"):
+    with pytest.raises(UnmetRequirementsError, match=r"round 7; rounds with some: \[1\]"):
         run(view_of(treated), PermutationLinking(gallery_round=7))
 
 

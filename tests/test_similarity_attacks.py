@@ -388,10 +388,10 @@ def test_the_attack_conforms():
 
 def test_views_that_cannot_be_attacked_are_refused():
     transcript = record([(range(4), similarities(4, seed=s)) for s in (0, 1)])
-    with pytest.raises(ConfigurationError, match="pseudonymise_round"):
+    with pytest.raises(UnmetRequirementsError, match="pseudonymise_round"):
         run(transcript)
     hidden, _ = hide(transcript)
-    with pytest.raises(ConfigurationError, match=r"round 9; rounds with some: \[1\]"):
+    with pytest.raises(UnmetRequirementsError, match=r"round 9; rounds with some: \[1\]"):
         run(hidden, SimilarityLinking(gallery_round=9))
     with pytest.raises(ConfigurationError, match=r"anchor \(pseudonym-9, user-0\)"):
         run(hidden, SimilarityLinking(method="anchors", anchors=(("pseudonym-9", "user-0"),)))

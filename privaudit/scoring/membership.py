@@ -169,11 +169,19 @@ def _shares_below(reference: Float64, scores: Float64) -> Float64:
 
 
 def hit_scores(guesses: Guesses, truth: Truth, *, false_positives: float = 0.01) -> Scores:
-    """Score 1 for each member above all but a few of the others, as :func:`true_positives_at`."""
+    """Score 1 for each member above all but a few of the others, as :func:`true_positives_at`.
+
+    Every score is ``nan`` where there are too few others for the rate.
+    """
     _, others = _split(guesses, truth)
+    metric = f"true positives at {false_positives:.0%} false positives"
+    asked = [p for p in guesses.target_ids if bool(truth.get(p, "member"))]
+    if false_positives * len(others) < 1:
+        # How many others there are is known only once the attack says whom it has a score for.
+        return Scores(metric, "mean", dict.fromkeys(asked, float("nan")))
     threshold = _threshold(others, false_positives)
     return Scores(
-        metric=f"true positives at {false_positives:.0%} false positives",
+        metric=metric,
         statistic="proportion",
         per_target={
             person: float(float(value) > threshold)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privaudit.attacks.collusion.aggregates import last_summand, mixing_weights, subtract_equally
-from privaudit.errors import ConfigurationError, CorruptRecordingError
+from privaudit.errors import CorruptRecordingError, UnmetRequirementsError
 from privaudit.protocols.baselines import kinds as baseline_kinds
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.transcript import Message, PartyId, View
@@ -25,7 +25,7 @@ def first_round(view: View, wanted: Iterable[str], *, asked: int | None) -> int:
 
     Raises
     ------
-    ConfigurationError
+    UnmetRequirementsError
         If there is none.
     """
     kinds_read = set(wanted)
@@ -34,7 +34,7 @@ def first_round(view: View, wanted: Iterable[str], *, asked: int | None) -> int:
         return rounds[0]
     if asked in rounds:
         return int(asked) if asked is not None else 0
-    raise ConfigurationError(
+    raise UnmetRequirementsError(
         f"the view of {view.coalition} holds no message about updates "
         f"{'at all' if asked is None else f'in round {asked}'}; rounds with some: {rounds}"
     )
@@ -92,7 +92,7 @@ class Evidence:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If no message tells the dimension of the updates.
         CorruptRecordingError
             If a payload has another length than the others imply, or a coordinate that does not
@@ -248,7 +248,7 @@ def _dimension(
     if len(sizes) == 1:
         return sizes.pop()
     if not sizes:
-        raise ConfigurationError(
+        raise UnmetRequirementsError(
             f"round {round}: no message in the view tells how many coordinates an update has"
         )
     raise CorruptRecordingError(

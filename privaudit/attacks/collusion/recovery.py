@@ -136,7 +136,7 @@ class UpdateRecovery:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If the view holds no message of a known kind in the round.
         """
         recoveries = tuple(self.recover(view))
@@ -157,7 +157,7 @@ class UpdateRecovery:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If the view holds no message of a known kind in the round.
         """
         evidence = Evidence.of(view, round=first_round(view, self.reads, asked=self.round))

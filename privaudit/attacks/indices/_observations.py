@@ -13,7 +13,7 @@ from privaudit.attacks._messages import array_of
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.indices._codes import Columns
 from privaudit.attacks.vertical import VerticalKnowledge
-from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
+from privaudit.errors import InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.pq_mds import kinds
 from privaudit.quantisation import decoded_upload
 from privaudit.transcript import Array, Capability, Message, PartyId, View
@@ -66,13 +66,13 @@ class ObservedIndices:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If nobody outside did.
         """
         inside = set(members)
         kept = [m for m, owner in enumerate(self.owners) if owner not in inside]
         if not kept:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"all uploads in the view are those of its own coalition: {sorted(inside)}"
             )
         columns = [self.subspaces[m] for m in kept]
@@ -109,11 +109,11 @@ def observe(view: View, *, round: int | None = None) -> ObservedIndices:
 
     Raises
     ------
-    ConfigurationError
-        If the view holds no upload, or two of one party, or not what makes it readable.
+    UnmetRequirementsError
+        If the view holds no upload, or not what makes it readable.
     InvalidDataError
-        If the uploads' rows differ in number, row ids are not distinct, or an upload does not hold
-        numbers of the right shape and size (names the message and the party).
+        If a party sent two, the uploads' rows differ in number, row ids are not distinct, or an
+        upload does not hold numbers of the right shape and size (names the message and the party).
     """
     # A leaked copy names its sender, who did not send it and does not know of it.
     uploads = [
@@ -126,7 +126,8 @@ def observe(view: View, *, round: int | None = None) -> ObservedIndices:
     uploads = [m for m in uploads if m.round == chosen]
     senders = [m.sender for m in uploads]
     if not uploads or len(set(senders)) != len(senders):
-        raise ConfigurationError(
+        kind = InvalidDataError if uploads else UnmetRequirementsError
+        raise kind(
             f"attacks on indices need one upload a party ({' or '.join(READS)}) in round {chosen}; "
             f"the view of {view.coalition} holds {len(uploads)} of {len(set(senders))} parties "
             f"there, rounds with some: {rounds}"
@@ -203,7 +204,7 @@ def _subspaces(view: View, message: Message, columns: int) -> int:
         declared = dict(named).get(message.sender)
         if isinstance(declared, int) and declared > 0 and columns % declared == 0:
             return declared
-    raise ConfigurationError(
+    raise UnmetRequirementsError(
         f"the number of subspaces of {message.sender}, whose upload has {columns} columns, must be "
         f"public ('parties' and 'subspaces'); got {parties!r} and {counts!r}"
     )

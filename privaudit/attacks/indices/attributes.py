@@ -17,7 +17,7 @@ from privaudit.attacks.indices._observations import (
     own_columns,
     row_target,
 )
-from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.errors import ConfigurationError, InvalidDataError, UnmetRequirementsError
 from privaudit.protocols.pq_mds import kinds
 from privaudit.transcript import Capability, View
 
@@ -76,9 +76,9 @@ class ClusterAttribute:
         Raises
         ------
         UnmetRequirementsError
-            If no known attributes are granted.
-        ConfigurationError, InvalidDataError
-            If the view holds no labels, or a known row is none of the run's.
+            If no known attributes are granted, or the view holds no labels.
+        InvalidDataError
+            If a known row is none of the run's.
         """
         return self._predict(view, knowledge, clusters=True, rng=rng)
 
@@ -137,7 +137,7 @@ def _labels(view: View, round: int | None) -> tuple[Ints, Ints]:
     messages = [m for m in sent if (m.round or 0) == chosen]
     rows = view.public_arrays.get(kinds.ROWS)
     if not messages or rows is None:
-        raise ConfigurationError(
+        raise UnmetRequirementsError(
             f"the view of {view.coalition} holds no '{kinds.LABELS}' in round {chosen}; rounds "
             f"with some: {sorted({m.round for m in sent if m.round is not None})}"
         )

@@ -18,7 +18,7 @@ from privaudit.attacks.indices._observations import (
     layout_of,
     observe,
 )
-from privaudit.errors import ConfigurationError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.transcript import Capability, View
 
 __all__ = ["CodeRecovery", "IntegerGrid"]
@@ -60,7 +60,7 @@ class CodeRecovery:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If the view holds no upload of a party outside the coalition.
         """
         observed = observe(view, round=self.round).of_others(view.coalition.members)
@@ -134,9 +134,8 @@ class IntegerGrid:
         Raises
         ------
         UnmetRequirementsError
-            If the layout is not granted.
-        ConfigurationError
-            If no subspace of a party outside the coalition holds a single column that varies.
+            If the layout is not granted, or no subspace of a party outside the coalition holds a
+            single column that varies.
         """
         observed, chosen = self._chosen(view, knowledge)
         order = np.argsort(observed.ids)
@@ -172,7 +171,7 @@ class IntegerGrid:
             if len(columns) == 1 and np.ptp(observed.indices[:, subspace[0]]) > 0
         }
         if not chosen:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"{self.name} reads subspaces of one column that varies; the view of "
                 f"{view.coalition} holds none: the protocol would have to use as many subspaces as "
                 "a party has columns"

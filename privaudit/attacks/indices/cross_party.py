@@ -26,7 +26,7 @@ from privaudit.attacks.indices._regression import (
 )
 from privaudit.attacks.indices.known_sample import known_layout, predict_rows
 from privaudit.attacks.vertical import KnownRecords, VerticalKnowledge
-from privaudit.errors import ConfigurationError
+from privaudit.errors import UnmetRequirementsError
 from privaudit.transcript import Capability, View
 
 __all__ = ["CrossPartyInference"]
@@ -73,9 +73,8 @@ class CrossPartyInference:
         Raises
         ------
         UnmetRequirementsError
-            If no known rows are granted.
-        ConfigurationError
-            If no member of the coalition holds columns, or the view holds no upload of others.
+            If no known rows are granted, no member of the coalition holds columns, or the view
+            holds no upload of others.
         """
         facts, known, observed, own, features = self._facts(view, knowledge)
         at = observed.positions(known.ids, what="known records")
@@ -122,7 +121,7 @@ class CrossPartyInference:
         known = held(facts.known)
         own, features = own_columns(view)
         if not own.size:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"{self.name} is the attack of a party that holds columns itself; none of "
                 f"{view.coalition} does: use indices/known-sample for the server alone"
             )

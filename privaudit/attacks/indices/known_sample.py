@@ -99,9 +99,9 @@ class KnownSampleReconstruction:
         Raises
         ------
         UnmetRequirementsError
-            If no known rows are granted.
-        ConfigurationError, InvalidDataError
-            If the view holds no uploads, or a known row is none of theirs.
+            If no known rows are granted, or the view holds no uploads.
+        InvalidDataError
+            If a known row is none of those that were uploaded.
         """
         facts, known = self._known(view, knowledge)
         observed = observe(view, round=self.round).of_others(view.coalition.members)

@@ -79,9 +79,9 @@ class RecordLinking:
         Raises
         ------
         UnmetRequirementsError
-            If the view lacks partial records, or what ``by`` needs.
-        ConfigurationError, InvalidDataError
-            If the view holds no uploads, or a known row is none of theirs.
+            If the view lacks uploads, partial records, or what ``by`` needs.
+        InvalidDataError
+            If a known row is none of those that were uploaded.
         """
         partial, observed, near = _match(self, view, knowledge, rng=rng, count=self.ranks + 1)
         ids = observed.ids[near.positions[:, : self.ranks]]

@@ -65,9 +65,9 @@ class IndexMembership:
         Raises
         ------
         UnmetRequirementsError
-            If the view lacks a candidate list, or what ``by`` needs.
-        ConfigurationError, InvalidDataError
-            If the view holds no uploads, or a known row is none of theirs.
+            If the view lacks uploads, a candidate list, or what ``by`` needs.
+        InvalidDataError
+            If a known row is none of those that were uploaded.
         """
         facts, observed = self._facts(view, knowledge)
         candidates = held(facts.candidates)

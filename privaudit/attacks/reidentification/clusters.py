@@ -68,7 +68,7 @@ class ClusterLinking:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If the view holds no pseudonymous round, or no named one.
         """
         probes, probe, users, gallery = self._problem(view)
@@ -111,7 +111,7 @@ class ClusterLinking:
                 f"and {view.coalition} does not know it"
             )
         if len(probe_rounds) != 1 or not named:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"linking needs one round of pseudonyms and one of known users who get cluster "
                 f"models, found {len(probe_rounds)} and {len(named)}: treat the transcript by "
                 "privaudit.attacks.pseudonyms.pseudonymise_round"

@@ -85,10 +85,9 @@ class GradientLinking:
 
         Raises
         ------
-        ConfigurationError
-            If the view holds no pseudonymous update, or no round with known senders.
         UnmetRequirementsError
-            If coordinates or the model's architecture are not known where they are needed.
+            If the view holds no pseudonymous update, or no round with known senders; if
+            coordinates or the model's architecture are not known where they are needed.
         """
         from scipy.optimize import linear_sum_assignment
 
@@ -156,7 +155,7 @@ class GradientLinking:
                 f"attack '{self.name}' reads users' updates, and {view.coalition} saw none of a "
                 "pseudonym"
             )
-        raise ConfigurationError(
+        raise UnmetRequirementsError(
             f"linking needs one round of pseudonymous messages and another of named ones, of one "
             f"kind among {', '.join(LINKABLE_KINDS)}: treat the transcript by "
             "privaudit.attacks.control.pseudonymise"

@@ -75,7 +75,7 @@ class PermutationLinking:
 
         Raises
         ------
-        ConfigurationError
+        UnmetRequirementsError
             If the view holds no pseudonymous sequence, or no round with known senders.
         """
         probes, gallery = self._sequences(view)
@@ -133,7 +133,7 @@ class PermutationLinking:
                 "saw none of a pseudonym"
             )
         if len({m.round for m in probes}) != 1 or len({m.sender for m in probes}) != len(probes):
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"linking needs one round of '{kinds.PERMUTATION_SEQUENCE}' messages from "
                 "pseudonyms, one each: treat the transcript by "
                 "privaudit.attacks.control.pseudonymise"
@@ -147,7 +147,7 @@ class PermutationLinking:
             gallery_round = before[-1] if before else rounds[0]
         gallery = tuple(m for m in known if m.round == gallery_round)
         if not gallery:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"no sequence with a known sender in round {gallery_round}; rounds with some: "
                 f"{rounds}"
             )

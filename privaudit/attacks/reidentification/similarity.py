@@ -98,9 +98,10 @@ class SimilarityLinking:
 
         Raises
         ------
+        UnmetRequirementsError
+            If the view holds no pseudonymous round or none with known clients.
         ConfigurationError
-            If the view holds no pseudonymous round or none with known clients, or an anchor is
-            not in them.
+            If an anchor is not in them.
         """
         problem = self._problem(view)
         found, agreement = self._match(problem, problem.gallery, rng)
@@ -192,7 +193,7 @@ class SimilarityLinking:
                 f"{view.coalition} knows none"
             )
         if len(hidden) != 1 or not named:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"linking needs one round of pseudonyms and one of known clients, found "
                 f"{len(hidden)} and {len(named)}: treat the transcript by "
                 "privaudit.attacks.pseudonyms.pseudonymise_round"
@@ -208,7 +209,7 @@ class SimilarityLinking:
         if chosen is None:
             chosen = max((t for t in by_round if t < probe_round), default=min(by_round))
         if chosen not in by_round:
-            raise ConfigurationError(
+            raise UnmetRequirementsError(
                 f"no similarities of known clients in round {chosen}; rounds with some: "
                 f"{sorted(by_round)}"
             )
