@@ -16,7 +16,7 @@ from privaudit.attacks.inversion import _search
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._labels import one_hot
 from privaudit.attacks.inversion._lbfgs import LBFGSSettings, minimise
-from privaudit.attacks.inversion._memory import jobs_that_fit
+from privaudit.attacks.inversion._memory import jobs_that_fit, ran_out_of_memory
 from privaudit.attacks.inversion._observations import PartialUpdates
 from privaudit.attacks.inversion._records import group_by_records
 from privaudit.attacks.inversion._whole import labels_for
@@ -93,41 +93,53 @@ def _of_equal_size(
 
     at_once = jobs_that_fit(engine, min(count, _AT_ONCE))
 
+    def part(targets: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+        variable = points.detach().requires_grad_(True)
+        images = variable[:, :pixels].reshape(-1, *shape)
+        chosen = known[targets].flatten(0, 1)
+        if optimised:
+            chosen = torch.softmax(variable[:, pixels:].reshape(-1, spec.classes), dim=1)
+        value = make(targets)(engine.gradients(images, chosen))
+        (slope,) = torch.autograd.grad(value.sum(), variable)
+        return value.detach(), slope
+
     def evaluate(targets: Tensor, points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        values, slopes = [], []
-        for start in range(0, len(points), at_once):
-            part = slice(start, start + at_once)
-            rows = targets[which[part]]
-            variable = points[part].detach().requires_grad_(True)
-            images = variable[:, :pixels].reshape(-1, *shape)
-            chosen = known[rows].flatten(0, 1)
-            if optimised:
-                chosen = torch.softmax(variable[:, pixels:].reshape(-1, spec.classes), dim=1)
-            value = make(rows)(engine.gradients(images, chosen))
-            (slope,) = torch.autograd.grad(value.sum(), variable)
-            values.append(value.detach())
-            slopes.append(slope)
+        nonlocal at_once
+        found, start = [], 0
+        while start < len(points):
+            some = slice(start, start + at_once)
+            try:
+                found.append(part(targets[which[some]], points[some]))
+            except RuntimeError as error:
+                if at_once == 1 or not ran_out_of_memory(error):
+                    raise
+                at_once //= 2
+                continue
+            start = some.stop
+        values, slopes = zip(*found, strict=True)
         return torch.cat(values), torch.cat(slopes)
 
     starts = _search.tensor(first, engine)
     best = starts[0].clone()
     lowest = torch.full_like(best[:, 0], torch.inf)
-    evaluations, diverged = 0, 0
+    evaluations, diverged, restarted = 0, 0, 0
     for start in starts:
         rows = (lowest > attack.tolerance).nonzero(as_tuple=True)[0]
         if not len(rows):
             break
-        diverged += int((~torch.isfinite(lowest[rows])).sum()) if evaluations else 0
+        restarted += int((~torch.isfinite(lowest[rows])).sum()) if evaluations else 0
         found = minimise(
             partial(evaluate, rows),
             start[rows],
             LBFGSSettings(iterations=attack.iterations),
         )
+        diverged += int((~torch.isfinite(found.values)).sum())
         better = found.values < lowest[rows]
         best[rows[better]], lowest[rows[better]] = found.points[better], found.values[better]
         evaluations += found.evaluations
     images = best[:, :pixels].reshape(count, records, *shape)
-    assumed["restarts after divergence"] = float(diverged)
+    assumed["diverged searches"] = float(diverged)
+    assumed["restarts after divergence"] = float(restarted)
     return _search.as_guesses(
         seen.users,
         _search.Found(images, lowest, evaluations, at_once),

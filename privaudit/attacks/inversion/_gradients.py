@@ -148,7 +148,10 @@ class GradientEngine:
             )
             logits = functional.log_softmax(output, dim=1)
             loss = -(labels[part] * logits).sum() / self.records
-            gradients = torch.autograd.grad(loss, parameters, create_graph=True)
+            # A layer that is never used has no gradient: zero, as users send it.
+            gradients = torch.autograd.grad(
+                loss, parameters, create_graph=True, materialize_grads=True
+            )
             rows.append(torch.cat([g.flatten() for g in gradients]))
         return DenseGradients(torch.stack(rows))
 

@@ -19,7 +19,9 @@ __all__ = ["RecordOptions", "group_by_records", "record_counts"]
 Int64 = npt.NDArray[np.int64]
 
 #: Diagnostics that are sums over groups; "largest ..." are maxima, all others means.
-_SUMMED = frozenset({"evaluations", "zero updates", "restarts after divergence"})
+_SUMMED = frozenset(
+    {"evaluations", "zero updates", "diverged searches", "restarts after divergence"}
+)
 
 
 class RecordOptions(Protocol):

@@ -72,7 +72,9 @@ class UnrolledUpdates:
                 model, dict(zip(names, current, strict=True)), (images[batch],)
             )
             loss = -(labels[batch] * functional.log_softmax(output, dim=1)).sum() / len(batch)
-            gradients = torch.autograd.grad(loss, current, create_graph=True)
+            gradients = torch.autograd.grad(
+                loss, current, create_graph=True, materialize_grads=True
+            )
             current = [p - self.learning_rate * g for p, g in zip(current, gradients, strict=True)]
             # The sum of gradients is the update; a difference of parameters would round it.
             total = [t + g for t, g in zip(total, gradients, strict=True)]
