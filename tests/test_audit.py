@@ -22,6 +22,8 @@ pytestmark = [
 
 #: As small as an audit gets: one probe fraction, one budget, three users a probe, and a data set
 #: of its own, because scikit-learn's digits bring the paper's network of 582,026 parameters along.
+#: Users send eight values, from which those attacks of the AS alone that start from the biases of
+#: ten classes cannot start; at the probe fraction they can.
 TINY_AUDIT = """
 sweep_epsilon0 = [1.0]
 reference_rounds = 2
@@ -32,6 +34,7 @@ probe_fractions = [0.01]
 rounds = 1
 model = "lenet"
 similarity = "jaccard"
+top_k_fraction = 0.001
 
 [federation]
 dataset = "digits.npz"
@@ -108,6 +111,28 @@ def test_every_figure_of_a_report_has_a_baseline_an_interval_and_n(
         assert finding.baseline.low <= finding.baseline.value <= finding.baseline.high
         assert finding.control is not None
         assert finding.n == len(finding.per_target) >= 2
+
+
+def test_an_attack_that_does_not_apply_is_a_row_with_its_reason(
+    finished: tuple[Path, Ended],
+) -> None:
+    rows = read_report(finished[0] / "out").not_run
+    assert {row.status for row in rows} == {"not-applicable"}
+    blind = {row.attack: row.reason for row in rows if "values for 10 classes" in row.reason}
+    assert set(blind) == {
+        "inference/labels-from-values",
+        "inference/zero-sum-labels",
+        "inversion/blind-coordinates",
+        "inversion/blind-top-k",
+    }
+
+
+def test_reconstructions_of_data_that_are_not_public_are_left_out(
+    finished: tuple[Path, Ended],
+) -> None:
+    report = read_report(finished[0] / "out")
+    assert not report.system.data_is_public
+    assert not report.galleries
 
 
 def test_recordings_of_an_audit_are_intact_and_their_digests_are_in_the_report(
