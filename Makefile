@@ -7,7 +7,7 @@ OUT ?= audit
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: audit test lint check schema clean
+.PHONY: audit test lint check schema docs clean
 
 audit: $(STAMP)  ## Audit PA-CFL on scikit-learn's digits and write the report to $(OUT)/
 	$(BIN)/privaudit audit pa-cfl -o $(OUT) --force
@@ -22,6 +22,10 @@ lint: $(STAMP)  ## Run ruff and mypy --strict
 
 check: lint test
 
+docs: $(STAMP)  ## Build the documentation as a site in site/
+	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
 schema: $(STAMP)  ## Write the published JSON Schemas to docs/schema/
 	$(BIN)/privaudit schema -o docs/schema
 
@@ -33,4 +37,4 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) $(OUT) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OUT) site .mypy_cache .ruff_cache .pytest_cache
