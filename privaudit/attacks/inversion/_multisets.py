@@ -26,7 +26,6 @@ __all__ = [
     "declared_labels",
     "largest_remainder",
     "multiset_of_bias",
-    "multiset_of_ranks",
     "multiset_of_values",
     "negative_rows",
 ]
@@ -147,16 +146,6 @@ def multiset_of_values(
     weight = np.maximum(-sums / np.maximum(counts, 1), 0)
     if not weight.any():
         weight = (counts == 0).astype(np.float64)
-    return largest_remainder(weight, records)
-
-
-def multiset_of_ranks(
-    indices: Int64, layout: tuple[int, int | None, int], classes: int, *, records: int
-) -> Int64:
-    """Allot labels by each row's sum of ``1 / (1 + rank)`` over its seen coordinates."""
-    row = rows_of(indices, layout, classes)
-    reciprocal = 1 / (1 + np.arange(len(indices)))
-    weight = np.array([reciprocal[row == label].sum() for label in range(classes)])
     return largest_remainder(weight, records)
 
 

@@ -24,6 +24,7 @@ from privaudit.attacks.inversion._objectives import ObjectiveMaker
 from privaudit.attacks.inversion._observations import LocalSteps, PartialUpdates, declared_model
 from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._records import group_by_records
+from privaudit.attacks.inversion._regressed_labels import regressed_labels
 from privaudit.attacks.inversion._unrolled import StepOptions, UnrolledUpdates, unrolled
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
@@ -84,6 +85,17 @@ def match(
             allowed = candidates_from_values(part.indices, part.values, layout, engine.classes)
             probes = _search.probe_images(engine, auxiliary, rng)
             labels = decide(allowed, make, engine, probes=probes)[:, None]
+        steps = None if local is None else local.of(engine, rng)
+        if labels is None and auxiliary is not None:
+            labels = regressed_labels(
+                part.indices,
+                part.values,
+                engine,
+                auxiliary,
+                layout,
+                source=steps or engine,
+                rng=rng,
+            )
         if labels is None:
             labels = np.stack(
                 [
@@ -93,7 +105,6 @@ def match(
                     for where, values in zip(part.indices, part.values, strict=True)
                 ]
             )
-        steps = None if local is None else local.of(engine, rng)
         return _searched(options, engine, make, labels, part, auxiliary, rng, steps)
 
     with _search.single_thread():
@@ -165,11 +176,8 @@ def match_ranks(
         if labels is None and records == 1:
             labels = _label_of_ranks(own, where, profile, engine, layout, auxiliary, rng)
         if labels is None:
-            labels = np.stack(
-                [
-                    multisets.multiset_of_ranks(one, layout, engine.classes, records=records)
-                    for one in own
-                ]
+            labels = regressed_labels(
+                own, None, engine, auxiliary, layout, source=steps or engine, rng=rng
             )
         row = rows_of(own, layout, engine.classes)
         present = (row[:, :, None] == labels[:, None, :]).any(2)

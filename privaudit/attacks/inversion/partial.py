@@ -87,7 +87,9 @@ class TopKMatching(MatchingOptions):
     ``source="update"``, the experiment of PA-CFL's figure 10(a).
 
     The label is that of the classifier row with the most negative sum of known entries; where no
-    known entry is negative, the loss of probe images decides among the rows not seen.
+    known entry is negative, the loss of probe images decides among the rows not seen. For B > 1
+    records they are predicted by regression on simulated users if there are auxiliary data, and
+    allotted by the rows' negative sums otherwise.
 
     Attributes
     ----------
@@ -99,7 +101,7 @@ class TopKMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/top-k"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = _READS
@@ -163,7 +165,7 @@ class ZeroFillMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/zero-fill"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = _READS
@@ -222,7 +224,7 @@ class SortedValueMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/sorted-values"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES, DATASET_SIZE)

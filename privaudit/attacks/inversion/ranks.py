@@ -37,8 +37,9 @@ class RankProfileMatching(MatchingOptions):
 
     PA-CFL's figure 10(c) concludes that ranks do not suffice; for updates of one record they do.
 
-    For B > 1 records labels are allotted to rows by their sums, rows of allotted labels count as
-    negative, and the number of records must be declared (``records``): this server is not told.
+    For B > 1 records the labels are predicted by regression on simulated users
+    (:mod:`._regressed_labels`), their rows count as negative, and the number of records must be
+    declared (``records``): this server is not told.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class RankProfileMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/rank-profile"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {
