@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 #: Losses below -_NATS / theta have less than exp(-_NATS) of the weight of a loss of zero under the
 #: tilt theta; the upper bound raises them to there, the lower bound drops them.
 _NATS = 34.0
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ class Piece:
     kappa: float
     sigma: float
 
-    def loss(self, w: Array) -> Array:
-        """Return the loss at ``w``."""
-        return self.p + self.q * np.exp(self.r * w)
+    def ends(self) -> tuple[float, float]:
+        """Return the least and the largest loss."""
+        low, high = (self.p + self.q * math.exp(self.r * w) for w in (self.a, self.b))
+        return low, high
 
     def inverse(self, loss: Array) -> Array:
         """Return w at which the loss is ``loss``."""
-        ratio = np.maximum((loss - self.p) / self.q, np.finfo(np.float64).tiny)
+        ratio = np.maximum((loss - self.p) / self.q, _TINY)
         return np.asarray(np.log(ratio) / self.r, dtype=np.float64)
 
     def mass(self, w: Array) -> Array:
@@ -138,10 +140,11 @@ def _place(loss: Loss, lattice: Array, step: float) -> tuple[Array, float]:
             below += probability
         else:
             cell = min(int((value - lattice[0]) / step), lattice.size - 2)
-            mass = np.array([probability])
-            _split(weights, lattice, step, cell, value * mass, mass)
+            share = min(max((value - float(lattice[cell])) / step, 0.0), 1.0)
+            weights[cell] += probability * (1 - share)
+            weights[cell + 1] += probability * share
     for piece in loss.pieces:
-        low, high = (float(x) for x in piece.loss(np.array([piece.a, piece.b])))
+        low, high = piece.ends()
         start = piece.a
         if high <= lattice[0]:
             start = piece.b
@@ -260,7 +263,7 @@ def _excess(loss: Loss, lattice: Array, step: float, *, first_is_atom: bool) -> 
     """
     density, mass = np.zeros(lattice.size - 1), np.zeros(lattice.size - 1)
     for piece in loss.pieces:
-        low, high = (float(x) for x in piece.loss(np.array([piece.a, piece.b])))
+        low, high = piece.ends()
         meets = (lattice[1:] > low) & (lattice[:-1] < high)
         w = np.clip(piece.inverse(np.clip(lattice, low, high)), piece.a, piece.b)
         at = piece.density(w)

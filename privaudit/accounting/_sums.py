@@ -45,7 +45,8 @@ def tilt(
     """
     kept = masses > 0
     x, log_mass = losses[kept], np.log(masses[kept])
-    if not (x > 0).any():
+    largest = float(x.max(initial=0.0))
+    if largest <= 0:
         raise NumericalError("the loss is never positive: no tilt makes its mean zero")
 
     def at(theta: float) -> tuple[float, float, float, Array]:
@@ -54,10 +55,10 @@ def tilt(
         weight = np.exp(exponent - top)
         total = float(weight.sum())
         mean = float(weight @ x) / total
-        variance = float(weight @ (x - mean) ** 2) / total
+        away = x - mean
+        variance = float(weight @ (away * away)) / total
         return mean, variance, top + math.log(total), weight / total
 
-    largest = float(x.max())
     low, high = 0.0, math.inf
     theta = start if start is not None and start > 0 else 1.0 / largest
     for _ in range(200):
