@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import SCRIPT, privaudit
+from cli_runs import SCRIPT
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "plugin"
 
@@ -42,34 +42,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_every_part_is_listed_explained_and_used_like_our_own(site: Path, tmp_path: Path) -> None:
-    def command(*arguments: str) -> str:
-        ended = privaudit(*arguments, cwd=tmp_path, PYTHONPATH=str(site))
-        assert ended.code == 0, ended.err
-        return ended.out
-
-    listed = json.loads(command("list", "--json"))
-    for kind, name, said in PARTS:
-        assert name in listed[f"{kind}s"]
-        assert said in listed[f"{kind}s"][name]
-    assert "most frequent label" in command("explain", "example/bias-label")
-    command(
-        *("simulate", "fedavg", "-o", "run", "-q", "--rounds", "1", "--users", "8"),
-        *("--partition", "dirichlet", "-p", "model=mlp"),
-    )
-    shown = json.loads(
-        command(
-            *("attack", "run", "--attack", "example/bias-label", "--coalition", "server"),
-            "--json",
-        )
-    )
-    assert shown["guesses"] == 8
-    assert [f["metric"] for f in shown["figures"]] == [
-        "dominant label",
-        "share of the guessed label",
-    ]
-
-
 CAMPAIGN = """
 name = "toy"
 protocol = "example-signs"
@@ -77,27 +49,57 @@ parameters = { rounds = 1, model = "mlp", local_epochs = 1 }
 federation = { users = 3, records_per_user = 8 }
 attack = [{ name = "example/bias-label", coalitions = ["server"] }]
 """
+#: Runs several commands in one process, and prints what each printed.
+DRIVER = """
+import contextlib, io, json, sys
+from privaudit.cli import main
+told = []
+for arguments in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            assert not ended.code, arguments
+    told.append(out.getvalue())
+print(json.dumps(told))
+"""
 
 
-def test_a_campaign_runs_its_protocol_on_its_engine_and_is_reported_in_its_format(
-    site: Path, tmp_path: Path
-) -> None:
+def test_every_part_is_listed_explained_and_used_like_our_own(site: Path, tmp_path: Path) -> None:
     (tmp_path / "toy.toml").write_text(CAMPAIGN)
     (tmp_path / "updates.csv").write_text("# updates of one round\nuser-1,0.5\nuser-2,3.0\n")
-
-    def command(*arguments: str) -> str:
-        ended = privaudit(*arguments, cwd=tmp_path, PYTHONPATH=str(site))
-        assert ended.code == 0, ended.err
-        return ended.out
-
+    commands = (
+        "list --json",
+        "explain example/bias-label",
+        "simulate fedavg -o run -q --rounds 1 --users 8 --partition dirichlet -p model=mlp",
+        "attack run --attack example/bias-label --coalition server --json",
+        "run toy.toml -o toy -q --engine example-serial --json",
+        "report toy --format example-csv",
+        "views updates.csv --coalition server --json",
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        input=json.dumps([command.split() for command in commands]),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    listed, explained, _, attacked, campaign, written, views = json.loads(ended.stdout)
+    for kind, name, said in PARTS:
+        assert said in json.loads(listed)[f"{kind}s"][name]
+    assert "most frequent label" in explained
+    shown = json.loads(attacked)
+    assert shown["guesses"] == 8
+    metrics = [figure["metric"] for figure in shown["figures"]]
+    assert metrics == ["dominant label", "share of the guessed label"]
     # Signs are no updates: the attack does not apply, which is no failure.
-    told = command("run", "toy.toml", "-o", "toy", "-q", "--engine", "example-serial", "--json")
-    assert json.loads(told)["not_applicable"] == 1
-    written = command("report", "toy", "--format", "example-csv").strip()
-    assert Path(tmp_path, written).read_text().startswith("attack,coalition,metric")
-    seen = json.loads(command("views", "updates.csv", "--coalition", "server", "--json"))
-    assert seen["views"][0]["messages"][0]["kind"] == "update"
-    assert seen["views"][0]["messages"][0]["messages"] == 2
+    assert json.loads(campaign)["not_applicable"] == 1
+    table = (tmp_path / written.strip()).read_text(encoding="utf-8")
+    assert table.startswith("attack,coalition,metric")
+    (message,) = json.loads(views)["views"][0]["messages"]
+    assert (message["kind"], message["messages"]) == ("update", 2)
 
 
 def test_it_passes_the_conformance_kits(site: Path) -> None:
