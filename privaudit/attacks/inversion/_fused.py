@@ -123,8 +123,10 @@ def _inner(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _one_by_one(matrices: Tensor) -> bool:
-    """Whether products are large enough to be taken one at a time, each while in the cache."""
-    return not matrices.is_cuda and matrices[0].numel() >= _LARGE
+    """Whether to take products one at a time, each while in the cache, on one thread."""
+    if matrices.is_cuda or torch.get_num_threads() > 1:
+        return False
+    return matrices[0].numel() >= _LARGE
 
 
 def bilinear(outputs: Tensor, matrices: Tensor, inputs: Tensor) -> Tensor:
