@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["add_legend", "as_figure", "literal", "new_canvas"]
+__all__ = ["COLOURS", "GREY", "MARKERS", "add_legend", "as_figure", "literal", "new_canvas"]
+
+#: Okabe and Ito's colours, told apart under the common colour blindnesses, with their markers.
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+GREY: Final = "#5b6570"
 
 #: Inches and dots an inch: letters stay legible when a phone shows the figure 330 pixels wide.
 _SIZE: Final = (4.6, 3.3)

@@ -12,13 +12,21 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privaudit.errors import ConfigurationError, InvalidDataError
-from privaudit.reports._canvas import add_legend, as_figure, literal, new_canvas
+from privaudit.reports._canvas import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    add_legend,
+    as_figure,
+    literal,
+    new_canvas,
+)
 from privaudit.reports._format import SPACE, number, percent, plural, sentence, visible
 from privaudit.reports.model import BudgetRow, ExposureRow, Figure, Interval, Utility
 
@@ -26,11 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["epsilon_by_cluster_size", "exposure_bars", "gallery_png", "lines", "psnr_by_k"]
-
-#: Okabe and Ito's colours, told apart under the common colour blindnesses, with their markers.
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
-_GREY: Final = "#5b6570"
 
 
 def lines(
@@ -58,15 +61,15 @@ def lines(
             x,
             shown,
             label=literal(series.name),
-            color=_COLOURS[index % 7],
-            marker=_MARKERS[index % 7],
+            color=COLOURS[index % 7],
+            marker=MARKERS[index % 7],
             markersize=4,
             linewidth=1.8,
         )
         told.append(_tell_series(series.name, x, y))
         stopped = _first_gap(x, y)
         if stopped is not None:
-            axes.plot(*stopped, "x", color=_COLOURS[index % 7], markersize=11, markeredgewidth=2.2)
+            axes.plot(*stopped, "x", color=COLOURS[index % 7], markersize=11, markeredgewidth=2.2)
     axes.set_xlabel(literal(utility.x_label))
     axes.set_ylabel(literal(utility.quantity))
     if limits is not None:
@@ -124,8 +127,8 @@ def psnr_by_k(
             np.where(np.isfinite(value), value, np.nan),
             yerr=np.where(np.isfinite(bars), np.clip(bars, 0, None), 0.0),
             label=literal(name),
-            color=_COLOURS[index % 7],
-            marker=_MARKERS[index % 7],
+            color=COLOURS[index % 7],
+            marker=MARKERS[index % 7],
             markersize=5,
             capsize=3,
             linewidth=1.6,
@@ -135,7 +138,7 @@ def psnr_by_k(
             for k, interval in zip(ks, intervals, strict=True)
         )
         told.append(f"{sentence(name)}: {', '.join(points)}.")
-    axes.axhline(baseline, color=_GREY, linestyle="--", linewidth=1.5, label="baseline")
+    axes.axhline(baseline, color=GREY, linestyle="--", linewidth=1.5, label="baseline")
     axes.set_xticks(positions, [_plain(k) for k in ks])
     axes.set_xlabel(literal(x_label))
     axes.set_ylabel(literal(metric))
@@ -186,9 +189,9 @@ def epsilon_by_cluster_size(
     sizes = [row.cluster_size for row in band]
     upper = [row.upper or 0.0 for row in band]
     lower = [row.lower if _finite(row.lower) and row.lower else row.upper or 0.0 for row in band]
-    axes.fill_between(sizes, lower, upper, color=_COLOURS[0], alpha=0.25, linewidth=0)
-    axes.plot(sizes, upper, "o-", color=_COLOURS[0], label="proven upper bound", markersize=5)
-    axes.plot(sizes, lower, "v-", color=_COLOURS[0], label="lower bound", markersize=5, alpha=0.75)
+    axes.fill_between(sizes, lower, upper, color=COLOURS[0], alpha=0.25, linewidth=0)
+    axes.plot(sizes, upper, "o-", color=COLOURS[0], label="proven upper bound", markersize=5)
+    axes.plot(sizes, lower, "v-", color=COLOURS[0], label="lower bound", markersize=5, alpha=0.75)
     told += [
         f"With {plural(n, 'user')} the bracket is {number(a, toward='below')} to "
         f"{number(b, toward='above')}."
@@ -202,7 +205,7 @@ def epsilon_by_cluster_size(
         if drawn:
             values = [row.upper or 0.0 for row in drawn]
             where = [row.cluster_size for row in drawn]
-            colour = _COLOURS[1 if role == "paper" else 2]
+            colour = COLOURS[1 if role == "paper" else 2]
             axes.plot(where, values, style, label=label, markersize=5, color=colour)
             told.append(
                 f"The line {label!r} runs from {number(values[0])} to {number(values[-1])}."
@@ -240,12 +243,12 @@ def exposure_bars(
     positions = np.arange(len(ordered))[::-1]
     exact = np.nan_to_num([100 * row.exact_fraction for row in ordered])
     noised = np.nan_to_num([100 * row.noised_fraction for row in ordered])
-    axes.barh(positions, exact, color=_COLOURS[1], label="known exactly")
+    axes.barh(positions, exact, color=COLOURS[1], label="known exactly")
     axes.barh(
         positions,
         noised,
         left=exact,
-        color=_COLOURS[5],
+        color=COLOURS[5],
         hatch="///",
         edgecolor="white",
         label="known with noise",

@@ -13,6 +13,9 @@ from privaudit.reports.model import Figure
 
 __all__ = ["heat_map"]
 
+#: Luminance at which white and black are read equally well.
+_MIDDLE = 0.179
+
 
 def heat_map(
     values: Sequence[Sequence[float | None]],
@@ -48,12 +51,16 @@ def heat_map(
         raise ConfigurationError(f"heat map '{title}': there is no value to draw")
     canvas, axes = new_canvas(height=1.6 + 0.42 * len(rows))
     low, high = float(np.nanmin(table)), float(np.nanmax(table))
-    axes.imshow(np.ma.masked_invalid(table), cmap="cividis", aspect="auto", vmin=low, vmax=high)
-    middle = (low + high) / 2
+    shades = axes.imshow(
+        np.ma.masked_invalid(table), cmap="cividis", aspect="auto", vmin=low, vmax=high
+    )
     for i, row in enumerate(table):
         for j, value in enumerate(row):
             shown = number(value) if np.isfinite(value) else "–"
-            dark = np.isfinite(value) and value < middle
+            dark = (
+                np.isfinite(value)
+                and _luminance([float(c) for c in shades.to_rgba(value)]) < _MIDDLE
+            )
             axes.text(
                 j,
                 i,
@@ -80,3 +87,11 @@ def heat_map(
         alt=f"Heat map of {quantity} over {row_axis} and {column_axis}. {told}.",
         caption=visible(f"{quantity}, mean over seeds and over axes that are not shown."),
     )
+
+
+def _luminance(colour: Sequence[float]) -> float:
+    """Return the relative luminance of WCAG 2 of a colour in sRGB."""
+    red, green, blue = (
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

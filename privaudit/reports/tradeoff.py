@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from privaudit.errors import ConfigurationError
-from privaudit.reports._canvas import add_legend, as_figure, literal, new_canvas
+from privaudit.reports._canvas import (
+    COLOURS,
+    GREY,
+    MARKERS,
+    add_legend,
+    as_figure,
+    literal,
+    new_canvas,
+)
 from privaudit.reports._format import number, sentence
 from privaudit.reports.model import Figure, Interval
 
 __all__ = ["Point", "tradeoff"]
-
-_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
-_GREY: Final = "#5b6570"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,8 @@ def tradeoff(
                 [max(0.0, p.leakage.value - p.leakage.low) for p in chosen],
                 [max(0.0, p.leakage.high - p.leakage.value) for p in chosen],
             ],
-            fmt=_MARKERS[place % 7],
-            color=_COLOURS[place % 7],
+            fmt=MARKERS[place % 7],
+            color=COLOURS[place % 7],
             markersize=6,
             capsize=2,
             label=literal(group),
@@ -97,10 +100,10 @@ def tradeoff(
             textcoords="offset points",
             fontsize=8,
         )
-    axes.axvline(no_leakage, color=_GREY, linestyle="--", linewidth=1.4, label="no leakage")
+    axes.axvline(no_leakage, color=GREY, linestyle="--", linewidth=1.4, label="no leakage")
     told = [f"Without leakage, dashed, the error would be {number(no_leakage)}."]
     if reference is not None:
-        axes.axhline(reference, color=_GREY, linestyle=":", linewidth=1.6, label=reference_label)
+        axes.axhline(reference, color=GREY, linestyle=":", linewidth=1.6, label=reference_label)
         told.append(f"{sentence(reference_label)}, dotted: {number(reference)}.")
     axes.set_xlabel(literal(leakage))
     axes.set_ylabel(literal(utility))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from privaudit import plugins
+from privaudit.campaigns.grid.recorded import loaded
 from privaudit.campaigns.grid.specification import CellSpec
 from privaudit.campaigns.simulation import (
     FederationConfig,
@@ -94,6 +95,8 @@ class Campaign(BaseModel):
     attack : tuple of AttackPlan
     confidence : float
         With which all headline figures of the report hold together.
+    delta : float
+        Of the privacy budgets in the report.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,6 +110,7 @@ class Campaign(BaseModel):
     exclude: tuple[dict[str, Scalar], ...] = ()
     attack: tuple[AttackPlan, ...] = ()
     confidence: float = Field(0.95, gt=0, lt=1)
+    delta: float = Field(1e-5, gt=0, lt=1)
 
     @field_validator("grid")
     @classmethod
@@ -251,7 +255,7 @@ class Campaign(BaseModel):
 
 def _fields(protocol: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return, for each part of a run's configuration, the keys that a protocol has."""
-    kind = plugins.load("protocol", protocol)
+    kind = loaded("protocol", protocol)
     federation = VerticalConfig if runs_on_columns(kind) else FederationConfig
     return (
         ("parameters", frozenset(kind.Config.model_fields)),
@@ -261,7 +265,7 @@ def _fields(protocol: str) -> tuple[tuple[str, frozenset[str]], ...]:
 
 def _options(plan: AttackPlan) -> Iterator[dict[str, Any]]:
     """Yield the options of a plan, lists spread out, checked against the attack."""
-    kind = plugins.load("attack", plan.name)
+    kind = loaded("attack", plan.name)
     axes = {k: v if isinstance(v, list) else [v] for k, v in plan.options.items()}
     for key, values in axes.items():
         if not values:

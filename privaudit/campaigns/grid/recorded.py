@@ -18,9 +18,15 @@ from privaudit.campaigns.runs import RecordedRun, recorded
 from privaudit.campaigns.simulation import simulation_config
 from privaudit.recording import verify
 
-__all__ = ["digest", "ensure_run", "forget", "run_key"]
+__all__ = ["digest", "ensure_run", "forget", "loaded", "run_key"]
 
 _LOG = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=256)
+def loaded(kind: str, name: str) -> Any:
+    """Return a plug-in, looked up once: it takes tens of milliseconds, and cells are many."""
+    return plugins.load(kind, name)
 
 
 def run_key(run: Mapping[str, Any]) -> str:
@@ -28,7 +34,7 @@ def run_key(run: Mapping[str, Any]) -> str:
 
     Runs are reproducible byte for byte, so that this stands for the digest of their recording.
     """
-    protocol = plugins.load("protocol", run["protocol"])
+    protocol = loaded("protocol", run["protocol"])
     return digest(
         {"privaudit": __version__, "protocol_version": protocol.version, "run": dict(run)}
     )

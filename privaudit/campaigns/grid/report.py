@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from privaudit import plugins
 from privaudit.campaigns.assembly import tool_facts
 from privaudit.campaigns.cells import Measurement, ScoreTriple
-from privaudit.campaigns.findings import interval
+from privaudit.campaigns.findings import finding_of
+from privaudit.campaigns.grid.budgets import budget_words, run_budgets
 from privaudit.campaigns.grid.definition import Campaign
-from privaudit.campaigns.grid.recorded import run_key
+from privaudit.campaigns.grid.galleries import campaign_galleries
+from privaudit.campaigns.grid.pictures import MOST_FIGURES, Measured, campaign_figures, leak
+from privaudit.campaigns.grid.recorded import loaded, run_key
 from privaudit.campaigns.grid.store import Row, Store
+from privaudit.campaigns.grid.subjects import label_of, subject_of
 from privaudit.campaigns.measurements import measurement_from_json
 from privaudit.campaigns.risks import risk_verdict, untested
-from privaudit.configuration import constructed
-from privaudit.reports.figures import psnr_by_k
-from privaudit.reports.heatmap import heat_map
-from privaudit.reports.model import AuditReport, Figure, Finding, Interval, NotRun, SystemUnderTest
-from privaudit.scoring.estimate import compare, verdict
+from privaudit.reports.model import AuditReport, Finding, NotRun, SystemUnderTest
 
 __all__ = ["campaign_report"]
 
@@ -45,13 +41,11 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         if row.status == "measured" and row.result is not None
     ]
     tests = max(1, len(measured))
-    corrected = 1 - (1 - campaign.confidence) / tests
     heads = _headlines(measured)
     findings = [
-        _finding(row, m, triple, corrected if head else campaign.confidence, headline=head)
+        _finding(campaign, row, m, triple, tests=tests, among=heads.get(row.key, 0) * (not place))
         for row, m in measured
-        for position, triple in enumerate(m.triples)
-        for head in (position == 0 and row.key in heads,)
+        for place, triple in enumerate(m.triples)
     ]
     verdicts = tuple(
         risk_verdict(risk, findings, words={})
@@ -60,23 +54,27 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         for risk in _RISKS
     )
     failed = [row for row in rows if row.status in ("failed", "pending")]
+    runs = {run_key(row.specification.run): row.specification.run for row in rows}
+    budgets = run_budgets(list(runs.values()), folder / "runs", delta=campaign.delta)
+    grid = tuple(campaign.grid)
+    figures = [*budgets.figures, *campaign_figures(grid, measured)]
     return AuditReport(
         title=f"Leakage report: campaign {campaign.name}",
         tool=tool_facts("CPU, one thread a process"),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=campaign.seed,
         complete=not failed,
-        system=_system(campaign, rows),
+        system=_system(campaign, rows, runs),
         verdicts=verdicts,
         findings=tuple(findings),
         not_run=_not_run(rows),
         exposure=(),
-        budgets=(),
+        budgets=budgets.rows,
         uncovered=(),
         claims=(),
         utilities=(),
-        figures=tuple(_heat_maps(campaign, measured)),
-        galleries=(),
+        figures=tuple(figures[:MOST_FIGURES]),
+        galleries=tuple(campaign_galleries(grid, measured)),
         trust_assumptions=(
             "Those of each protocol; the pages on the protocols list them.",
             "All parties follow the protocol; none alters its messages.",
@@ -85,127 +83,69 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         recommendations=("Audit the settings of the worst cells by themselves: privaudit audit.",),
         limitations=(
             "An attack that fails here shows that this attack failed, not that the data are safe.",
-            "Each headline is the leakiest of the cells of its attack, coalition and protocol; its "
-            f"interval is corrected for all {tests} cells that were measured.",
+            f"Each headline is chosen: the leakiest of the cells of its attack, coalition and "
+            f"protocol, {tests} cells in all. Its interval holds together with those of all "
+            f"{tests} (Bonferroni), so that its ends bear the choice; its value does not, and is "
+            "on average too high. A run of the chosen setting with another seed shows by how much.",
+            "Figures and folded tables are descriptive: their intervals are each by itself.",
         ),
-        warnings=tuple(
-            f"{len(failed)} of {len(rows)} cells failed or are missing: privaudit results FOLDER "
-            "--where status=failed"
-            for _ in range(bool(failed))
-        ),
+        warnings=tuple(_warnings(len(failed), len(rows), len(figures))),
         confidence=campaign.confidence,
         simultaneous_tests=tests,
         reproduce=("privaudit run campaign.toml -o FOLDER",),
-        digests={
-            f"run {key[:12]}": key for key in sorted({run_key(r.specification.run) for r in rows})
-        },
+        digests={f"run {key[:12]}": key for key in sorted(runs)},
         seconds={"cells": sum(row.seconds or 0.0 for row in rows)},
-        budget_statements=(
-            "A campaign measures attacks; budgets are in the audits of each protocol and in "
-            "privaudit epsilon.",
+        budget_statements=budget_words(budgets.rows)
+        or (
+            "No run of this campaign has a budget that is accounted for here; the audits of the "
+            "protocols and privaudit epsilon tell more.",
         ),
         claim_result="",
     )
 
 
+def _finding(
+    campaign: Campaign, row: Row, m: Measurement, triple: ScoreTriple, *, tests: int, among: int
+) -> Finding:
+    """Return the finding on a metric of a cell; a headline is the leakiest ``among`` some."""
+    alone = campaign.confidence
+    found = finding_of(
+        subject_of(row, grid=tuple(campaign.grid), among=among),
+        m,
+        triple,
+        1 - (1 - alone) / tests if among else alone,
+        headline=among > 0,
+    )
+    # Hundreds of cells by dozens of targets: those that no verdict rests on stay in the results.
+    return found if among else found.model_copy(update={"per_target": {}, "parameters": {}})
+
+
+def _warnings(failed: int, cells: int, figures: int) -> Iterator[str]:
+    if failed:
+        yield (
+            f"{failed} of {cells} cells failed or are missing: privaudit results FOLDER --where "
+            "status=failed"
+        )
+    if figures > MOST_FIGURES:
+        yield (
+            f"{figures - MOST_FIGURES} of {figures} figures are left out; privaudit results "
+            "FOLDER --csv exports everything"
+        )
+
+
 def _group(row: Row) -> tuple[str, str, str]:
     spec = row.specification
-    return spec.run["protocol"], spec.attack, spec.coalition or spec.threat_model
+    return spec.run["protocol"], spec.attack, label_of(row)
 
 
-def _leak(triple: ScoreTriple) -> float:
-    values = compare(triple.attack, baseline=triple.baseline, control=None, confidence=0.95)
-    assert values.baseline is not None
-    sign = 1.0 if values.higher_is_leakier else -1.0
-    return sign * (values.value - values.baseline.value)
-
-
-def _headlines(measured: Sequence[tuple[Row, Measurement]]) -> set[str]:
-    """Return the keys of the leakiest cell of each protocol, attack and coalition."""
-    best: dict[tuple[str, str, str], tuple[float, str]] = {}
+def _headlines(measured: Sequence[Measured]) -> dict[str, int]:
+    """Return the leakiest cell of each protocol, attack and coalition, and of how many it is."""
+    groups: dict[tuple[str, str, str], list[tuple[float, str]]] = {}
     for row, m in measured:
         if m.triples:
-            leak = _leak(m.triples[0])
-            if _group(row) not in best or leak > best[_group(row)][0]:
-                best[_group(row)] = leak, row.key
-    return {key for _, key in best.values()}
-
-
-def _setting(row: Row) -> str:
-    run = row.specification.run
-    parts = [
-        f"{key} = {value}"
-        for section in ("parameters", "federation")
-        for key, value in run[section].items()
-        if value is not None
-    ]
-    return ", ".join((str(run["protocol"]), f"seed {run['seed']}", *parts))
-
-
-def _finding(
-    row: Row, m: Measurement, triple: ScoreTriple, confidence: float, *, headline: bool
-) -> Finding:
-    spec = row.specification
-    attack: Any = plugins.load("attack", spec.attack)
-    figure = compare(
-        triple.attack, baseline=triple.baseline, control=triple.control, confidence=confidence
-    )
-    assert figure.baseline is not None
-    per_target = dict(triple.attack.per_target)
-    finite = {t: v for t, v in per_target.items() if v == v}
-    pick = max if figure.higher_is_leakier else min
-    worst = pick(finite, key=lambda t: finite[t]) if finite else next(iter(per_target))
-    who = spec.coalition or spec.threat_model
-    judged = verdict(figure)
-    assert judged != "not tested"
-    summary = (attack.__doc__ or "").strip().splitlines()[0]
-    return Finding(
-        id=hashlib.sha256(f"{row.key}:{triple.name}".encode()).hexdigest()[:12],
-        risk=attack.risk,
-        title=f"{spec.attack} on {spec.run['protocol']}",
-        summary=summary,
-        attack=spec.attack,
-        attack_version=attack.version,
-        coalition=tuple(p.strip() for p in who.split("+")),
-        coalition_label=who,
-        coalition_size=_size(who),
-        capabilities=tuple(sorted(attack.requires)),
-        setting=_setting(row),
-        metric=triple.name,
-        estimate=interval(figure),
-        baseline=interval(figure.baseline),
-        control=None if figure.control is None else interval(figure.control),
-        confidence=confidence,
-        n=figure.n,
-        failed=figure.failed,
-        method=figure.method,
-        verdict=judged,
-        headline=headline,
-        worst_target=worst,
-        worst_value=per_target[worst],
-        per_target=per_target,
-        parameters={
-            k: v if isinstance(v, bool | int | float | str) else str(v)
-            for k, v in _options(attack, spec.options).items()
-        },
-        seconds=m.seconds,
-        unit=triple.unit,
-        higher_is_leakier=figure.higher_is_leakier,
-    )
-
-
-def _options(attack: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    from privaudit.campaigns.cells import attack_options
-
-    return attack_options(constructed(attack, options, where="options"))
-
-
-def _size(who: str) -> int:
-    total = 0
-    for part in who.split("+"):
-        first = part.strip().split(" ")[0]
-        total += int(first) if first.isdigit() else 1
-    return total
+            groups.setdefault(_group(row), []).append((leak(m.triples[0]), row.key))
+    # Of cells that leak alike the first.
+    return {max(cells, key=lambda c: c[0])[1]: len(cells) for cells in groups.values()}
 
 
 def _not_run(rows: Sequence[Row]) -> tuple[NotRun, ...]:
@@ -214,7 +154,7 @@ def _not_run(rows: Sequence[Row]) -> tuple[NotRun, ...]:
         if row.status == "measured":
             continue
         spec = row.specification
-        who = spec.coalition or spec.threat_model
+        who = label_of(row)
         status = "failed" if row.status in ("failed", "pending") else "not-applicable"
         reason = row.reason or "it was not measured yet"
         found[spec.attack, who, reason] = NotRun.model_validate(
@@ -228,15 +168,16 @@ def _not_run(rows: Sequence[Row]) -> tuple[NotRun, ...]:
     return tuple(found.values())
 
 
-def _system(campaign: Campaign, rows: Sequence[Row]) -> SystemUnderTest:
-    runs = {run_key(row.specification.run): row.specification.run for row in rows}
+def _system(
+    campaign: Campaign, rows: Sequence[Row], runs: Mapping[str, Mapping[str, Any]]
+) -> SystemUnderTest:
     protocols = sorted({str(run["protocol"]) for run in runs.values()})
     datasets = sorted({str(run["federation"]["dataset"]) for run in runs.values()})
     users = max((int(run["federation"].get("users") or 0) for run in runs.values()), default=0)
     axes = ", ".join(f"{key} ({len(values)})" for key, values in campaign.grid.items()) or "none"
     return SystemUnderTest(
-        protocol=" and ".join(protocols),
-        protocol_version="; ".join(plugins.load("protocol", p).version for p in protocols),
+        protocol=", ".join(f"{p} {loaded('protocol', p).version}" for p in protocols),
+        protocol_version="",
         claim_under_test="Those of the protocols; a campaign compares how much they leak.",
         privacy_unit="as each protocol states it",
         dataset=", ".join(datasets),
@@ -254,106 +195,3 @@ def _system(campaign: Campaign, rows: Sequence[Row]) -> SystemUnderTest:
             f"({', '.join(datasets)}); axes of the grid: {axes}."
         ),
     )
-
-
-def _heat_maps(campaign: Campaign, measured: Sequence[tuple[Row, Measurement]]) -> list[Figure]:
-    """Return, for each protocol, attack and coalition, the first metric over two axes."""
-    groups: dict[tuple[str, str, str], list[tuple[Row, Measurement]]] = {}
-    for row, m in measured:
-        if m.triples:
-            groups.setdefault(_group(row), []).append((row, m))
-    figures = []
-    for number, (group, cells) in enumerate(groups.items(), start=1):
-        axes = _two_axes(campaign, cells)
-        if len(axes) == 2:
-            figures.append(_heat_map(number, group, cells, axes))
-        elif len(axes) == 1 and all(_is_number(_value(row, axes[0])) for row, _ in cells):
-            figures.append(_curve(number, group, cells, axes[0]))
-    return figures
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _curve(
-    number: int, group: tuple[str, str, str], cells: Sequence[tuple[Row, Measurement]], axis: str
-) -> Figure:
-    """Draw the first metric along the one axis that varies, one line a seed."""
-    seeds = sorted({int(row.specification.run["seed"]) for row, _ in cells})
-    positions = sorted({float(_value(row, axis)) for row, _ in cells})
-    series: dict[str, list[Interval]] = {}
-    baselines = []
-    for seed in seeds:
-        found = {}
-        for row, m in cells:
-            if row.specification.run["seed"] == seed:
-                t = m.triples[0]
-                figure = compare(t.attack, baseline=t.baseline, control=None, confidence=0.95)
-                assert figure.baseline is not None
-                baselines.append(figure.baseline.value)
-                found[float(_value(row, axis))] = interval(figure)
-        if len(found) == len(positions):
-            series[f"seed {seed}"] = [found[x] for x in positions]
-    protocol, attack, who = group
-    first = cells[0][1].triples[0]
-    return psnr_by_k(
-        positions,
-        series,
-        baseline=float(np.median(baselines)),
-        id=f"curve-{number}",
-        caption="Bars are 95 % intervals of each point by itself; the dashed line is guessing.",
-        metric=f"{first.name}{f' ({first.unit})' if first.unit else ''}",
-        x_label=axis,
-        title=f"{attack} by {who} on {protocol}",
-    )
-
-
-def _value(row: Row, axis: str) -> Any:
-    run = row.specification.run
-    section, _, name = axis.partition(".")
-    return run[section].get(name) if name else run[section]
-
-
-def _two_axes(campaign: Campaign, cells: Sequence[tuple[Row, Measurement]]) -> list[str]:
-    """Return the two axes, seeds aside, with the most values among some cells."""
-    counts = {
-        axis: len({repr(_value(row, axis)) for row, _ in cells})
-        for axis in campaign.grid
-        if axis not in ("protocol", "seed")
-    }
-    several = [axis for axis, n in counts.items() if n > 1]
-    return sorted(several, key=lambda a: -counts[a])[:2]
-
-
-def _heat_map(
-    number: int,
-    group: tuple[str, str, str],
-    cells: Sequence[tuple[Row, Measurement]],
-    axes: Sequence[str],
-) -> Figure:
-    columns, rows = (
-        sorted({_value(row, axis) for row, _ in cells}, key=lambda v: (str(type(v)), v))
-        for axis in axes
-    )
-    table: dict[tuple[Any, Any], list[float]] = {}
-    for row, m in cells:
-        t = m.triples[0]
-        figure = compare(t.attack, baseline=t.baseline, control=None, confidence=0.95)
-        table.setdefault((_value(row, axes[1]), _value(row, axes[0])), []).append(figure.value)
-    protocol, attack, who = group
-    first = cells[0][1].triples[0]
-    return heat_map(
-        [[_mean(table.get((r, c))) for c in columns] for r in rows],
-        rows=[str(r) for r in rows],
-        columns=[str(c) for c in columns],
-        row_axis=axes[1],
-        column_axis=axes[0],
-        id=f"heat-map-{number}",
-        title=f"{attack} by {who} on {protocol}",
-        quantity=f"{first.name}{f' ({first.unit})' if first.unit else ''}",
-    )
-
-
-def _mean(values: Sequence[float] | None) -> float | None:
-    return None if not values else sum(values) / len(values)

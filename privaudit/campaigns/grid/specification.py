@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from privaudit import plugins
 from privaudit.attacks.base import Attack
 from privaudit.attacks.indices import PRESETS
 from privaudit.campaigns.cells import Cell, Measurement, measure
-from privaudit.campaigns.grid.recorded import digest, ensure_run, run_key
+from privaudit.campaigns.grid.kept import pictures_of, rebuilds_images
+from privaudit.campaigns.grid.recorded import digest, ensure_run, loaded, run_key
 from privaudit.campaigns.measurements import Status, measurement_to_json
 from privaudit.campaigns.pq_mds.adversaries import Numbers, adversary_cell, fitting_numbers
 from privaudit.campaigns.runs import RecordedRun
@@ -95,7 +95,7 @@ class CellSpec:
 
     def key(self) -> str:
         """Return the SHA-256 of the specification and of the versions of what it names."""
-        attack = plugins.load("attack", self.attack)
+        attack = loaded("attack", self.attack)
         specification = {
             **self.to_json(),
             "run": run_key(self.run),
@@ -142,15 +142,20 @@ def execute(
     -------
     dict
         ``status``, ``reason``, ``triples`` (attack, baseline and control of each metric),
-        ``diagnostics``; the same for the same specification. ``seconds`` is apart, in that it is
-        not. The status is ``"pending"`` where the disk is full or read-only: then no other cell
-        can be measured either, and none has failed.
+        ``diagnostics``, and ``pictures`` where images were rebuilt; the same for the same
+        specification. ``seconds`` is apart, in that it is not. The status is ``"pending"`` where
+        the disk is full or read-only: then no other cell can be measured either, and none has
+        failed.
     """
     spec = CellSpec.from_json(specification)
     try:
-        return measurement_to_json(
-            measure(_cell(spec, ensure_run(spec.run, runs, data_root=data_root)))
-        )
+        cell = _cell(spec, ensure_run(spec.run, runs, data_root=data_root))
+        measured = measure(cell)
+        pictures = pictures_of(measured.guesses, cell.truth)
+        return {
+            **measurement_to_json(measured),
+            **({"pictures": pictures} if pictures else {}),
+        }
     except UnmetRequirementsError as error:
         return _ended("not-applicable", str(error))
     except Exception as error:
@@ -187,7 +192,7 @@ def _adversary(spec: CellSpec, run: RecordedRun, attack: Attack, seed: int) -> C
 
 
 def _cell(spec: CellSpec, run: RecordedRun) -> Cell:
-    kind = plugins.load("attack", spec.attack)
+    kind = loaded("attack", spec.attack)
     attack = constructed(kind, spec.options, where=f"attack '{spec.attack}'")
     granted = frozenset(Capability) - {Capability(name) for name in spec.withhold}
     seed = int(spec.run["seed"])
@@ -195,4 +200,5 @@ def _cell(spec: CellSpec, run: RecordedRun) -> Cell:
         return _adversary(spec, run, attack, seed)
     members = members_of(spec.coalition, run.transcript)
     coalition = Coalition(frozenset(members), granted)
-    return single_cell(run, attack, coalition, label=spec.coalition, seed=seed)
+    keep = rebuilds_images(attack, run)
+    return single_cell(run, attack, coalition, label=spec.coalition, seed=seed, keep=keep)

@@ -1,0 +1,217 @@
+"""The figures, galleries and budgets of a campaign's report, from cells that were measured."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from privaudit.campaigns.grid import Campaign, Store, run_campaign
+from privaudit.campaigns.grid.report import campaign_report
+from privaudit.campaigns.grid.specification import execute
+from privaudit.campaigns.measurements import measurement_from_json
+from privaudit.configuration import validated
+from privaudit.errors import ConfigurationError
+from privaudit.reports import render_html
+from privaudit.reports.heatmap import heat_map
+from privaudit.reports.intervals import interval_chart
+from privaudit.reports.model import AuditReport, Interval
+
+CAMPAIGN: dict[str, Any] = {
+    "name": "pictures",
+    "protocol": "pa-cfl",
+    "parameters": {"rounds": 1, "model": "mlp", "update": "gradient", "similarity": "jaccard"},
+    "federation": {"users": 6, "partition": "single-record", "auxiliary_records": 30},
+    "grid": {
+        "parameters.epsilon0": [1.0, 4.0],
+        "parameters.top_k_fraction": [0.01, 0.1],
+        "seed": [0, 1],
+    },
+    "attack": [
+        {
+            "name": "collusion/update-recovery",
+            "coalitions": ["aggregation-server", "aggregation-server + 1 user", "4 users"],
+        },
+        {
+            "name": "inversion/zero-fill",
+            "coalitions": ["aggregation-server + 1 user"],
+            "options": {"iterations": 10},
+        },
+    ],
+}
+
+
+class InProcess:
+    def run(self, tasks: Any, *, runs: Path, data_root: Path | None) -> Iterator[Any]:
+        for key, spec in tasks:
+            yield key, execute(spec.to_json(), runs=runs, data_root=data_root)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, AuditReport]:
+    folder = tmp_path_factory.mktemp("campaign")
+    campaign = validated(Campaign, CAMPAIGN, where="test")
+
+    def silent(stage: str, done: int, total: int, detail: str = "") -> None:
+        return
+
+    run_campaign(campaign, folder, engine=InProcess(), steps=silent)
+    return folder, campaign_report(campaign, folder)
+
+
+def _figure(report: AuditReport, start: str) -> Any:
+    (found,) = [f for f in report.figures if f.title.startswith(start)]
+    return found
+
+
+def test_leakage_against_coalition_size_names_sizes_and_guessing(
+    made: tuple[Path, AuditReport],
+) -> None:
+    alt = _figure(made[1], "Leakage by coalition: collusion/update-recovery").alt
+    order = [alt.index(f" {who}") for who in ("aggregation-server (1)", "4 users (4)")]
+    assert order == sorted(order)
+    assert "aggregation-server + 1 user (2)" in alt
+    assert "Guessing reaches 0" in alt
+
+
+def test_points_pool_the_targets_of_all_cells_that_a_figure_does_not_tell_apart(
+    made: tuple[Path, AuditReport],
+) -> None:
+    folder, report = made
+    with Store(folder, readonly=True) as store:
+        rows = store.rows(status="measured")
+    values: list[float] = []
+    for row in rows:
+        spec = row.specification
+        if (
+            spec.attack == "collusion/update-recovery"
+            and spec.coalition == "aggregation-server + 1 user"
+            and spec.run["parameters"]["top_k_fraction"] == 0.1
+        ):
+            assert row.result is not None
+            m = measurement_from_json({**row.result, "seconds": 0.0})
+            values += m.triples[0].attack.per_target.values()
+    assert len(values) == 2 * 2 * 5  # two values of epsilon0, two seeds, all users but one
+    alt = _figure(report, "Success against k / d: collusion/update-recovery").alt
+    assert f"{np.mean(values):.3f} (" in alt
+
+
+def test_success_is_drawn_against_epsilon0_and_k_and_as_a_heat_map(
+    made: tuple[Path, AuditReport],
+) -> None:
+    titles = [f.title for f in made[1].figures]
+    for start in ("Success against ε₀: ", "Success against k / d: ", "Heat map: "):
+        for attack in ("collusion/update-recovery", "inversion/zero-fill"):
+            assert sum(t.startswith(f"{start}{attack} on pa-cfl") for t in titles) == 1
+    assert all(len(f.alt) > 60 for f in made[1].figures)
+
+
+def test_epsilon_is_drawn_against_cluster_size_from_the_runs_own_ledgers(
+    made: tuple[Path, AuditReport],
+) -> None:
+    _, report = made
+    titles = [f.title for f in report.figures if "by cluster size" in f.title]
+    assert [t.rpartition(" = ")[2] for t in titles] == ["1", "4"]
+    brackets = [row for row in report.budgets if row.role == "bracket"]
+    assert {row.epsilon0 for row in brackets} == {1.0, 4.0}
+    assert len(report.budget_statements) == 2
+    worst = max(row.upper or 0.0 for row in brackets if row.epsilon0 == 4.0)
+    told = float(report.budget_statements[1].split("at most ")[1].split(" ")[0])
+    assert worst <= told <= 1.01 * worst  # rounded to its safe side
+
+
+def test_galleries_show_the_records_and_what_was_made_of_them(
+    made: tuple[Path, AuditReport],
+) -> None:
+    (gallery,) = made[1].galleries
+    assert gallery.title == "inversion/zero-fill on pa-cfl"
+    assert len(gallery.rows) == 4
+    picture = Image.open(io.BytesIO(base64.b64decode(gallery.targets.pngs[0])))
+    assert picture.size == (8, 8)
+    assert "cells on them" in gallery.caption
+
+
+def test_no_picture_of_data_that_are_not_public_is_kept(tmp_path: Path) -> None:
+    data = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "own.npz",
+        images=data.random((60, 1, 8, 8), dtype=np.float32),
+        labels=data.integers(0, 4, 60),
+    )
+    campaign = validated(
+        Campaign,
+        {
+            **CAMPAIGN,
+            "federation": {
+                **CAMPAIGN["federation"],
+                "dataset": str(tmp_path / "own.npz"),
+                "users": 4,
+                "auxiliary_records": 20,
+            },
+            "grid": {"seed": [0]},
+            "attack": CAMPAIGN["attack"][1:],
+        },
+        where="test",
+    )
+    (cell,) = campaign.cells()
+    result = execute(cell.to_json(), runs=tmp_path / "runs")
+    assert result["status"] == "measured", result["reason"]
+    assert "pictures" not in result
+
+
+def test_findings_that_no_verdict_rests_on_leave_their_targets_to_the_results(
+    made: tuple[Path, AuditReport],
+) -> None:
+    findings = made[1].findings
+    assert all(bool(f.per_target) == f.headline for f in findings)
+    assert len(render_html(made[1])) < 1_500_000
+
+
+def _point(value: float) -> Interval:
+    return Interval(value=value, low=value - 0.1, high=value + 0.1)
+
+
+@pytest.mark.parametrize("upright", [True, False])
+def test_an_interval_chart_tells_every_point_and_leaves_gaps(upright: bool) -> None:
+    figure = interval_chart(
+        ["1", "2"],
+        {"a server with a long name + 12 users": (_point(0.5), None), "b": (_point(1), _point(2))},
+        baseline=(0.25, 0.25),
+        id="x",
+        title="t",
+        caption="c",
+        quantity="accuracy",
+        axis="ε₀",
+        upright=upright,
+    )
+    assert "0.500 (0.400 to 0.600) at 1" in figure.alt
+    assert "2.00 (1.90 to 2.10) at 2" in figure.alt
+
+
+def test_an_interval_chart_refuses_what_it_cannot_draw() -> None:
+    options: dict[str, Any] = {
+        "id": "x", "title": "t", "caption": "", "quantity": "q", "axis": "a", "upright": True,
+    }  # fmt: skip
+    with pytest.raises(ConfigurationError, match="series"):
+        interval_chart(["1"], {}, baseline=(0,), **options)
+    with pytest.raises(ConfigurationError, match="'a' has 2 values"):
+        interval_chart(["1"], {"a": (_point(1), _point(1))}, baseline=(0,), **options)
+
+
+@pytest.mark.parametrize("values", [[[1.0, 1.0]], [[0.0, 1.0]], [[0.4, 0.6]]])
+def test_numbers_on_a_heat_map_stand_out_from_their_ground(values: list[list[float]]) -> None:
+    figure = heat_map(
+        values, rows=["r"], columns=["a", "b"], row_axis="x", column_axis="y",
+        id="h", title="t", quantity="q",
+    )  # fmt: skip
+    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(figure.png))).convert("L"))
+    height, width = image.shape
+    for left, right in ((0.3, 0.5), (0.7, 0.9)):
+        part = image[int(0.1 * height) : int(0.5 * height), int(left * width) : int(right * width)]
+        assert int(part.max()) - int(part.min()) > 100
