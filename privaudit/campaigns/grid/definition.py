@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from privaudit import plugins
+from privaudit.attacks.presets import resolve
 from privaudit.campaigns.grid.recorded import loaded
 from privaudit.campaigns.grid.specification import CellSpec
 from privaudit.campaigns.simulation import (
@@ -37,7 +38,7 @@ class AttackPlan(BaseModel):
     Attributes
     ----------
     name : str
-        As ``privaudit list attacks`` shows it.
+        As ``privaudit list attacks`` or ``privaudit list presets`` shows it.
     options : dict
         Of the attack; a list is an axis of the grid.
     coalitions : tuple of str
@@ -59,6 +60,17 @@ class AttackPlan(BaseModel):
     protocols: tuple[str, ...] = ()
     withhold: tuple[str, ...] = ()
     threat_model: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolved(cls, given: Any) -> Any:
+        """Put the registered attack and its options in place of a preset."""
+        if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+            return given
+        if not isinstance(given.get("options", {}), dict):
+            return given
+        name, options = resolve(given["name"], given.get("options", {}))
+        return {**given, "name": name, "options": options}
 
     @model_validator(mode="after")
     def _somebody(self) -> AttackPlan:
