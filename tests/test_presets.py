@@ -78,3 +78,13 @@ def test_the_command_line_explains_and_lists_presets() -> None:
     listed = subprocess.run([script, "list", "presets", "--json"], capture_output=True, check=True)
     for name in PRESETS:
         assert f'"{name}"'.encode() in listed.stdout
+
+
+def test_a_campaigns_cells_are_those_of_the_attack_that_a_preset_stands_for() -> None:
+    from privaudit.campaigns.grid.definition import AttackPlan
+
+    plan = AttackPlan.model_validate(
+        {"name": "idlg", "options": {"iterations": [5, 9]}, "coalitions": ["server"]}
+    )
+    assert plan.name == "inversion/dlg"
+    assert plan.options == {"labels": "idlg", "iterations": [5, 9]}
