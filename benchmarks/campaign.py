@@ -46,13 +46,13 @@ def on_pool(jobs: int, specs: list[CellSpec], folder: Path) -> tuple[float, floa
     with Store(folder) as store, Pool(nap, jobs=jobs) as pool:
         store.plan({"name": "benchmark"}, specs)
         results = pool.results((s.key(), s.to_json()) for s in specs)
-        key, result = next(results)
-        assert isinstance(result, dict)
-        store.finish(key, result)
+        key, answer = next(results)
+        assert answer.result is not None, answer.reason
+        store.finish(key, answer.result)
         begun = time.perf_counter()
-        for key, result in results:
-            assert isinstance(result, dict)
-            store.finish(key, result)
+        for key, answer in results:
+            assert answer.result is not None, answer.reason
+            store.finish(key, answer.result)
         return begun - started, time.perf_counter() - begun, len(specs) - 1
 
 
