@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privaudit import plugins
-from privaudit.attacks.presets import resolve
+from privaudit.attacks.presets import configured_attack
 from privaudit.campaigns.auditing import audit_of, claim_folder, perform
 from privaudit.campaigns.cells import measure
 from privaudit.campaigns.recordings import audit_recording
@@ -18,7 +17,7 @@ from privaudit.campaigns.runs import RecordedRun, open_run
 from privaudit.campaigns.simulation import data_of, outcome_json, simulation_config
 from privaudit.campaigns.simulation import simulate as run_protocol
 from privaudit.campaigns.single import single_cell
-from privaudit.configuration import constructed, validated
+from privaudit.configuration import validated
 from privaudit.errors import UnmetRequirementsError
 from privaudit.reports import render_html, write_report
 from privaudit.reports.model import AuditReport
@@ -183,8 +182,7 @@ def attack(
     PluginError, ConfigurationError
         If the attack, a party or an option is unknown, or the attack failed.
     """
-    name, given = resolve(name, options or {})
-    made = constructed(plugins.load("attack", name), given, where=f"attack '{name}'")
+    made = configured_attack(name, options or {})
     granted = frozenset(Capability) - {Capability(w) for w in withhold}
     label, allied = " + ".join(coalition), Coalition(frozenset(coalition), granted)
     cell = single_cell(run, made, allied, label=label, seed=seed)
@@ -195,7 +193,7 @@ def attack(
         compare(t.attack, baseline=t.baseline, control=t.control, confidence=confidence)
         for t in result.triples
     )
-    return AttackResult(name, label, figures, tuple(map(verdict, figures)), result.diagnostics)
+    return AttackResult(made.name, label, figures, tuple(map(verdict, figures)), result.diagnostics)
 
 
 @dataclass(frozen=True, slots=True)

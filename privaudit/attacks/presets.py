@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from privaudit import plugins
+from privaudit.configuration import constructed
 from privaudit.errors import PluginError, did_you_mean
 
-__all__ = ["PRESETS", "Preset", "resolve"]
+__all__ = ["PRESETS", "Preset", "configured_attack", "resolve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +145,15 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
             f"them.{did_you_mean(name, known)}"
         )
     return whole, dict(options)
+
+
+def configured_attack(name: str, options: Mapping[str, Any]) -> Any:
+    """Return the attack that a name and options stand for; see :func:`resolve`.
+
+    Raises
+    ------
+    PluginError, ConfigurationError
+        If the attack or an option is unknown.
+    """
+    name, given = resolve(name, options)
+    return constructed(plugins.load("attack", name), given, where=f"attack '{name}'")

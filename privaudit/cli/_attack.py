@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, table
 from privaudit.cli._inspect import members_of, run_at
-from privaudit.configuration import constructed, parse_assignment
+from privaudit.configuration import parse_assignment
 from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
 
 __all__ = ["register"]
@@ -58,6 +58,7 @@ def register(app: typer.Typer) -> None:
         """
         import numpy as np
 
+        from privaudit.attacks.presets import configured_attack
         from privaudit.campaigns.cells import measure
         from privaudit.campaigns.runs import open_run
         from privaudit.campaigns.single import single_cell
@@ -65,7 +66,7 @@ def register(app: typer.Typer) -> None:
         from privaudit.scoring.estimate import compare, verdict
         from privaudit.transcript import Capability, Coalition
 
-        made = _configured(attack, option)
+        made = configured_attack(attack, dict(parse_assignment(text) for text in option or ()))
         known = None
         if auxiliary is not None:
             known = load_dataset(auxiliary, data_root=data_root).train
@@ -88,6 +89,8 @@ def register(app: typer.Typer) -> None:
                 from privaudit.campaigns.pq_mds.adversaries import declared_cell
 
                 cell = declared_cell(recorded, made, allied, label=label, seed=seed or 0)
+                # A wrong party is an error of the command, not a row of its result.
+                recorded.transcript.view(cell.coalition)
                 held = sorted(made.requires & allied.capabilities)
                 if held and not json:
                     typer.echo(f"granted: {', '.join(held)} ({cell.setting})", err=True)
@@ -95,8 +98,6 @@ def register(app: typer.Typer) -> None:
                 cell = single_cell(recorded, made, allied, label=label, seed=seed or 0, keep=True)
         except UnmetRequirementsError as error:
             raise _NotApplicable(str(error)) from None
-        # A wrong party is an error of the command, not a row of its result.
-        recorded.transcript.view(cell.coalition)
         measurement = measure(cell)
         if measurement.status == "not-applicable":
             raise _NotApplicable(measurement.reason)
@@ -146,12 +147,3 @@ def register(app: typer.Typer) -> None:
 
 class _NotApplicable(UnmetRequirementsError):
     exit_code = INCOMPLETE
-
-
-def _configured(name: str, settings: list[str] | None) -> Any:
-    from privaudit import plugins
-    from privaudit.attacks.presets import resolve
-
-    given = dict(parse_assignment(text) for text in settings or ())
-    name, given = resolve(name, given)
-    return constructed(plugins.load("attack", name), given, where=f"attack '{name}'")

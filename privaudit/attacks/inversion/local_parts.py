@@ -8,7 +8,7 @@ part of a simulated one, see :class:`.local_steps.LocalStepsInversion`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,10 +26,9 @@ from privaudit.attacks.inversion._options import (
     Initialisation,
     MatchingOptions,
     PriorName,
-    check_choice,
 )
 from privaudit.attacks.inversion._records import record_counts
-from privaudit.attacks.inversion.local_steps import Order
+from privaudit.attacks.inversion.local_steps import REQUIRES, Order, check_local_steps
 from privaudit.attacks.inversion.partial import Source, check_source, observed_parts
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.baselines.kinds import UPDATE
@@ -42,20 +41,6 @@ from privaudit.protocols.pa_cfl.kinds import (
 from privaudit.transcript import Capability, View
 
 __all__ = ["LocalStepsRanks", "LocalStepsTopK"]
-
-_REQUIRES = frozenset(
-    {
-        Capability.MODEL_ARCHITECTURE,
-        Capability.MODEL_PARAMETERS,
-        Capability.TRAINING_PARAMETERS,
-    }
-)
-
-
-def _check(order: str, most_steps: int) -> None:
-    check_choice("order", order, get_args(Order))
-    if most_steps < 1:
-        raise ConfigurationError(f"most_steps must be at least 1, got {most_steps}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +62,7 @@ class LocalStepsTopK(MatchingOptions):
     name: ClassVar[str] = "inversion/local-steps-top-k"
     version: ClassVar[str] = "1"
     risk: ClassVar[str] = "reconstruction"
-    requires: ClassVar[frozenset[Capability]] = _REQUIRES
+    requires: ClassVar[frozenset[Capability]] = REQUIRES
     reads: ClassVar[tuple[str, ...]] = (IMPORTANT_VALUES, GLOBAL_PERMUTATION, UPDATE, DATASET_SIZE)
 
     learning_rate: float = 0.1
@@ -92,7 +77,7 @@ class LocalStepsTopK(MatchingOptions):
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
         check_source(self.source, self.k_fraction)
-        _check(self.order, self.most_steps)
+        check_local_steps(self.order, self.most_steps)
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct the records behind the known entries of every user's accumulated update.
@@ -158,7 +143,7 @@ class LocalStepsRanks(MatchingOptions):
     name: ClassVar[str] = "inversion/local-steps-ranks"
     version: ClassVar[str] = "1"
     risk: ClassVar[str] = "reconstruction"
-    requires: ClassVar[frozenset[Capability]] = _REQUIRES | {Capability.AUXILIARY_DATA}
+    requires: ClassVar[frozenset[Capability]] = REQUIRES | {Capability.AUXILIARY_DATA}
     reads: ClassVar[tuple[str, ...]] = (PERMUTATION_SEQUENCE,)
 
     learning_rate: float = 0.1
@@ -175,7 +160,7 @@ class LocalStepsRanks(MatchingOptions):
             raise ConfigurationError(
                 f"profile_records must be at least 1, got {self.profile_records}"
             )
-        _check(self.order, self.most_steps)
+        check_local_steps(self.order, self.most_steps)
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct the records behind every permutation sequence.

@@ -22,9 +22,31 @@ from privaudit.errors import ConfigurationError
 from privaudit.protocols.baselines.kinds import UPDATE
 from privaudit.transcript import Capability, View
 
-__all__ = ["LocalStepsInversion"]
+__all__ = ["REQUIRES", "LocalStepsInversion", "Order", "check_local_steps"]
 
 Order = Literal["invariant", "sampled"]
+
+#: What simulating a user's training takes.
+REQUIRES = frozenset(
+    {
+        Capability.MODEL_ARCHITECTURE,
+        Capability.MODEL_PARAMETERS,
+        Capability.TRAINING_PARAMETERS,
+    }
+)
+
+
+def check_local_steps(order: str, most_steps: int) -> None:
+    """Check the options that every attack on several local steps has.
+
+    Raises
+    ------
+    ConfigurationError
+        If the order is unknown or there would be no step.
+    """
+    check_choice("order", order, get_args(Order))
+    if most_steps < 1:
+        raise ConfigurationError(f"most_steps must be at least 1, got {most_steps}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +77,7 @@ class LocalStepsInversion(MatchingOptions):
     name: ClassVar[str] = "inversion/local-steps"
     version: ClassVar[str] = "1"
     risk: ClassVar[str] = "reconstruction"
-    requires: ClassVar[frozenset[Capability]] = frozenset(
-        {
-            Capability.MODEL_ARCHITECTURE,
-            Capability.MODEL_PARAMETERS,
-            Capability.TRAINING_PARAMETERS,
-        }
-    )
+    requires: ClassVar[frozenset[Capability]] = REQUIRES
     reads: ClassVar[tuple[str, ...]] = (UPDATE,)
 
     iterations: int = 200
@@ -74,9 +90,7 @@ class LocalStepsInversion(MatchingOptions):
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
-        check_choice("order", self.order, get_args(Order))
-        if self.most_steps < 1:
-            raise ConfigurationError(f"most_steps must be at least 1, got {self.most_steps}")
+        check_local_steps(self.order, self.most_steps)
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct the records behind every accumulated update that the view holds.
