@@ -206,3 +206,44 @@ def test_an_attack_that_is_no_better_than_chance_is_seldom_called_a_breach() -> 
         breaches += verdict(found) == "breached"
     # Two exact 95 % intervals that must not overlap: far below 2.5 %.
     assert breaches <= 3
+
+
+@pytest.mark.parametrize("tests", [40, 400, 40_000])
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_an_interval_corrected_for_more_tests_is_never_narrower(statistic: Any, tests: int) -> None:
+    rng = np.random.default_rng(1)
+    scores = scores_of(rng.normal(size=30), statistic)
+    few, many = (estimate(scores, confidence=1 - 0.05 / t) for t in (tests / 4, tests))
+    assert many.low <= few.low <= few.value <= few.high <= many.high
+    if statistic == "mean":
+        assert many.high - many.low > few.high - few.low
+
+
+def test_the_best_of_many_means_is_covered_as_often_as_is_said() -> None:
+    # Nothing is there: the mean of every configuration is 0. The best of 200 lies above 0 by far,
+    # and its interval, corrected for the 200, must still hold 0 in 95 % of campaigns.
+    rng, cells, campaigns = np.random.default_rng(5), 200, 200
+    draws = rng.normal(size=(campaigns, cells, 12))
+    best = draws[np.arange(campaigns), draws.mean(axis=2).argmax(axis=1)]
+    corrected, alone = [], []
+    for values in best:
+        scores = scores_of(values, "mean")
+        corrected.append(estimate(scores, confidence=1 - 0.05 / cells).low <= 0)
+        alone.append(estimate(scores, confidence=0.95).low <= 0)
+    # 0.975 are expected (one of two tails); four standard errors below that.
+    assert np.mean(corrected) > 0.93
+    assert np.mean(alone) < 0.2
+
+
+@pytest.mark.parametrize("n", [16, 101, 1000])
+def test_extreme_limits_of_a_median_have_the_tails_of_fair_coins(n: int) -> None:
+    values, tail = np.arange(n, dtype=float), 1e-5 / 2
+    found = estimate(scores_of(values, "median"), confidence=1 - 2 * tail)
+    if 0.5**n > tail:
+        assert (found.low, found.high) == (-math.inf, math.inf)
+        return
+    # Order statistics are wider than the draws here, so that they are the limits.
+    below = int(found.low)
+    assert stats.binom.cdf(below, n, 0.5) <= tail < stats.binom.cdf(below + 1, n, 0.5)
+    assert found.high == n - 1 - found.low
+    assert found.method.endswith("or order statistics, whichever is wider")

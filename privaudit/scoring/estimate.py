@@ -59,6 +59,10 @@ class Estimate:
 def estimate(scores: Scores, *, confidence: float, seed: int = 0) -> Estimate:
     """Summarise scores: Clopper-Pearson for proportions, percentile bootstrap otherwise.
 
+    At a confidence at which less than one draw would lie beyond an end (as of the best of hundreds
+    of cells), draws cannot tell that end. Then the interval is the wider of the draws' and one
+    whose tails are known: Student's t for a mean, order statistics for a median.
+
     A target whose score is not finite counts as failed: as 0 in a proportion, and as the least
     leaky value seen in a mean or median, never dropped.
 
@@ -102,6 +106,11 @@ def estimate(scores: Scores, *, confidence: float, seed: int = 0) -> Estimate:
         tail = (1 - confidence) / 2
         low, high = (float(q) for q in np.quantile(draws, (tail, 1 - tail)))
         method = f"percentile bootstrap of the {scores.statistic}, {count} draws"
+        if tail * count < 1 and values.size > 1:
+            mean = scores.statistic == "mean"
+            known = _student(values, tail) if mean else _order_statistics(values, tail)
+            low, high = min(low, known[0]), max(high, known[1])
+            method += f"; or {'Student t' if mean else 'order statistics'}, whichever is wider"
     return Estimate(
         metric=scores.metric,
         value=value,
@@ -113,6 +122,28 @@ def estimate(scores: Scores, *, confidence: float, seed: int = 0) -> Estimate:
         method=method,
         higher_is_leakier=scores.higher_is_leakier,
     )
+
+
+def _student(values: np.ndarray, tail: float) -> tuple[float, float]:
+    """Return the t interval of the mean with ``tail`` beyond each end."""
+    half = float(stats.t.isf(tail, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def _order_statistics(values: np.ndarray, tail: float) -> tuple[float, float]:
+    """Return the distribution-free interval of the median with at most ``tail`` beyond each end.
+
+    The k-th smallest value lies above the median with the probability that fewer than k of n fair
+    coins show heads. From too few values there is no such interval, and the ends are infinite.
+    """
+    ordered = np.sort(values)
+    # The largest k with P(heads < k) <= tail.
+    k = int(stats.binom.ppf(tail, values.size, 0.5))
+    if stats.binom.cdf(k, values.size, 0.5) <= tail:
+        k += 1
+    if k < 1:
+        return -np.inf, np.inf
+    return float(ordered[k - 1]), float(ordered[-k])
 
 
 def compare(
