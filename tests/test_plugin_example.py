@@ -76,6 +76,7 @@ def test_every_part_is_listed_explained_and_used_like_our_own(site: Path, tmp_pa
         "run toy.toml -o toy -q --engine example-serial --json",
         "report toy --format example-csv",
         "views updates.csv --coalition server --json",
+        "views updates.csv --coalition server --json --reader example-updates",
     )
     ended = subprocess.run(
         [sys.executable, "-c", DRIVER],
@@ -86,7 +87,7 @@ def test_every_part_is_listed_explained_and_used_like_our_own(site: Path, tmp_pa
         text=True,
     )
     assert ended.returncode == 0, ended.stderr
-    listed, explained, _, attacked, campaign, written, views = json.loads(ended.stdout)
+    listed, explained, _, attacked, campaign, written, views, named = json.loads(ended.stdout)
     for kind, name, said in PARTS:
         assert said in json.loads(listed)[f"{kind}s"][name]
     assert "most frequent label" in explained
@@ -100,6 +101,7 @@ def test_every_part_is_listed_explained_and_used_like_our_own(site: Path, tmp_pa
     assert table.startswith("attack,coalition,metric")
     (message,) = json.loads(views)["views"][0]["messages"]
     assert (message["kind"], message["messages"]) == ("update", 2)
+    assert named == views
 
 
 def test_it_passes_the_conformance_kits(site: Path) -> None:

@@ -9,7 +9,7 @@ from privaudit import plugins
 from privaudit.errors import CorruptRecordingError, PluginError, PrivauditWarning, did_you_mean
 from privaudit.recording import Reader
 
-__all__ = ["named_reader", "reader_for"]
+__all__ = ["chosen_reader", "named_reader", "reader_for"]
 
 
 def named_reader(name: str) -> Reader:
@@ -22,6 +22,19 @@ def named_reader(name: str) -> Reader:
     """
     reader: Reader = plugins.load("reader", name)()
     return reader
+
+
+def chosen_reader(path: Path, name: str = "") -> Reader:
+    """Return the reader of a name, or the one that recognises a recording if none is named.
+
+    Raises
+    ------
+    CorruptRecordingError
+        If none is named, and none recognises it.
+    PluginError
+        If there is none of that name, or none is named and several recognise the recording.
+    """
+    return named_reader(name) if name else reader_for(path)
 
 
 def reader_for(path: Path) -> Reader:
@@ -50,7 +63,7 @@ def reader_for(path: Path) -> Reader:
     if len(found) > 1:
         raise PluginError(
             f"{path} is recognised by the readers {' and '.join(r.name for r in found)}; name one "
-            "(privaudit.load(path, reader=...)) or uninstall the other"
+            "(--reader NAME, or privaudit.load(path, reader=...)) or uninstall the other"
         )
     if not found:
         raise CorruptRecordingError(_unrecognised(path))

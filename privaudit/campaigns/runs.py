@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from privaudit.attacks.base import Knowledge
-from privaudit.campaigns.readers import named_reader, reader_for
+from privaudit.campaigns.readers import chosen_reader
 from privaudit.campaigns.simulation import (
     AnySimulationConfig,
     SimulationConfig,
@@ -29,7 +29,7 @@ from privaudit.datasets.vertical import AuxiliaryRows
 from privaudit.errors import ConfigurationError, CorruptRecordingError, PluginError
 from privaudit.models.spec import ModelSpec
 from privaudit.protocols.base import Progress
-from privaudit.recording import read_recording
+from privaudit.recording import ReadRun, read_recording
 from privaudit.reports import replace_file
 from privaudit.transcript import NullRecorder, Transcript, Truth
 
@@ -58,6 +58,8 @@ class RecordedRun:
         As ``auxiliary``, for protocols over columns.
     protocol : str
         Name under which the run was recorded.
+    notes : tuple of str
+        In which respect the recording is only part of a run.
     """
 
     transcript: Transcript
@@ -69,6 +71,7 @@ class RecordedRun:
     dataset: str = ""
     auxiliary_rows: AuxiliaryRows | None = None
     protocol: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def open_run(
@@ -93,7 +96,7 @@ def open_run(
     CorruptRecordingError
         If there is no sound recording, or its settings are not those of a simulation.
     """
-    chosen = named_reader(reader) if reader else reader_for(folder)
+    chosen = chosen_reader(folder, reader)
     read = chosen.read(folder)
     if auxiliary is None and read.settings:
         auxiliary = _kept_apart(read.settings, read.transcript, folder, data_root)
@@ -107,7 +110,19 @@ def open_run(
         dataset=_dataset(read.settings),
         auxiliary_rows=auxiliary if isinstance(auxiliary, AuxiliaryRows) else None,
         protocol=read.protocol,
+        notes=tuple(_shortfalls(read)),
     )
+
+
+def _shortfalls(read: ReadRun) -> Iterator[str]:
+    """Yield in which respect a recording is only part of a run."""
+    if not read.complete:
+        yield f"the recording is partial: {'; '.join(read.problems) or 'its end is missing'}"
+    if read.outcome.get("status", "completed") != "completed":
+        reason = str(read.outcome.get("reason") or read.outcome["status"])
+        done = read.outcome.get("rounds")
+        rounds = "" if done is None else f", after {done} whole round{'' if done == 1 else 's'}"
+        yield f"the run ended early{rounds}: {reason}"
 
 
 def _dataset(settings: Mapping[str, Any]) -> str:

@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
                 show_default="those that a simulation kept apart",
             ),
         ] = None,
+        reader: options.Reader = "",
         data_root: options.DataRoot = None,
         seed: options.Seed = None,
         threads: options.Threads = 1,
@@ -71,7 +72,7 @@ def register(app: typer.Typer) -> None:
         if auxiliary is not None:
             known = load_dataset(auxiliary, data_root=data_root).train
             known = known.take(np.arange(min(len(known), AUXILIARY_RECORDS)))
-        recorded = open_run(run_at(run), data_root=data_root, auxiliary=known)
+        recorded = open_run(run_at(run), data_root=data_root, auxiliary=known, reader=reader)
         if not recorded.complete:
             typer.echo("warning: the recording is incomplete; privaudit verify says why", err=True)
         for name in withhold or ():

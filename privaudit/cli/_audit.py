@@ -66,6 +66,7 @@ def register(app: typer.Typer) -> None:
                 "the paper's figure 10 redone, also written to OUT/exposures.png.",
             ),
         ] = None,
+        reader: options.Reader = "",
         rounds: options.Rounds = None,
         seed: options.Seed = None,
         delta: Annotated[
@@ -112,6 +113,7 @@ def register(app: typer.Typer) -> None:
                 Path(subject),
                 out,
                 data_root=data_root,
+                reader=reader,
                 seed=seed or 0,
                 delta=1e-5 if delta is None else delta,
                 force=force,
@@ -119,6 +121,10 @@ def register(app: typer.Typer) -> None:
             )
             _tell(report, files, out, json=json, seconds=time.perf_counter() - started)
             return
+        if reader:
+            raise ConfigurationError(
+                f"--reader is for recorded runs; there is no file or folder '{subject}'"
+            )
         from privaudit.campaigns.auditing import audit_of, claim_folder, perform
         from privaudit.configuration import validated
         from privaudit.reports import write_report
@@ -257,6 +263,7 @@ def _of_recording(
     out: Path,
     *,
     data_root: Path | None,
+    reader: str,
     seed: int,
     delta: float,
     force: bool,
@@ -267,7 +274,7 @@ def _of_recording(
     from privaudit.cli._inspect import run_at
     from privaudit.reports import write_report
 
-    run = open_run(run_at(folder), data_root=data_root)
+    run = open_run(run_at(folder), data_root=data_root, reader=reader)
     claim_recording(run, out, seed=seed, delta=delta, force=force)
     options.use_threads(1)
     with progress(quiet=quiet) as steps:

@@ -156,6 +156,7 @@ def register(app: typer.Typer) -> None:
         ledger_out: Annotated[
             Path | None, typer.Option("--ledger-out", help="Write the events there as JSON.")
         ] = None,
+        reader: options.Reader = "",
         json: options.Json = False,
         csv: Csv = None,
         plot: Plot = None,
@@ -171,7 +172,7 @@ def register(app: typer.Typer) -> None:
             raise ConfigurationError(f"--delta: {delta!r} names {len(values)}; allowed is one")
         _check_outputs(csv, plot)
         check_file("--ledger-out", ledger_out)
-        found, problems = events_of(source)
+        found, problems = events_of(source, reader=reader)
         for problem in problems:
             typer.echo(problem, err=True)
         account = budget(found, delta=values[0], colluding_users=colluding_users)

@@ -19,8 +19,10 @@ __all__ = ["events_of", "ledger_json"]
 MOST_BYTES: Final = 256 * 1024 * 1024
 
 
-def events_of(source: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
+def events_of(source: Path, *, reader: str = "") -> tuple[list[PrivacyEvent], tuple[str, ...]]:
     """Return the events of a ledger file or recorded run, and what should be known of it.
+
+    A file is a ledger unless a reader of recordings is named.
 
     Raises
     ------
@@ -29,7 +31,8 @@ def events_of(source: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
     CorruptRecordingError
         If a folder is not a sound recording.
     """
-    events, problems = _of_run(source) if source.is_dir() else (_of_file(source), ())
+    is_run = source.is_dir() or bool(reader)
+    events, problems = _of_run(source, reader) if is_run else (_of_file(source), ())
     for number, event in enumerate(events, 1):
         for name in ("epsilon0", "epsilon"):
             value = getattr(event.mechanism, name, 0.0)
@@ -48,12 +51,12 @@ def ledger_json(events: list[PrivacyEvent]) -> list[dict[str, Any]]:
     return [event_to_json(event) for event in events]
 
 
-def _of_run(folder: Path) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
+def _of_run(folder: Path, reader: str) -> tuple[list[PrivacyEvent], tuple[str, ...]]:
     from privaudit import plugins
-    from privaudit.campaigns.readers import reader_for
+    from privaudit.campaigns.readers import chosen_reader
     from privaudit.cli._inspect import run_at
 
-    recording = reader_for(run_at(folder)).read(folder)
+    recording = chosen_reader(run_at(folder), reader).read(folder)
     protocol = plugins.load("protocol", recording.protocol)()
     events = list(protocol.events(recording.transcript))
     if not events:

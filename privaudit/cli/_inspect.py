@@ -122,13 +122,14 @@ def register(app: typer.Typer) -> None:
             str | None,
             typer.Option("--coalition", help="Parties that pool their views, e.g. server,user-3."),
         ] = None,
+        reader: options.Reader = "",
         json: options.Json = False,
     ) -> None:
         """List who saw what: kind, direction, round, shape and bytes."""
-        from privaudit.campaigns.readers import reader_for
+        from privaudit.campaigns.readers import chosen_reader
         from privaudit.transcript import Coalition
 
-        recording = reader_for(run_at(run)).read(run)
+        recording = chosen_reader(run_at(run), reader).read(run)
         transcript = recording.transcript
         coalitions: list[tuple[str, ...]]
         if coalition is not None:

@@ -26,6 +26,7 @@ __all__ = [
     "Parties",
     "Partition",
     "Quiet",
+    "Reader",
     "Rounds",
     "Seed",
     "Settings",
@@ -46,6 +47,14 @@ Force: TypeAlias = Annotated[
     bool, typer.Option("--force", help="Replace what an earlier run wrote to the folder.")
 ]
 Quiet: TypeAlias = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+Reader: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--reader",
+        help="Reader of the recording's format; see: privaudit list readers.",
+        show_default="the one that recognises it",
+    ),
+]
 Seed: TypeAlias = Annotated[
     int | None, typer.Option("--seed", min=0, help="Seed of everything random.", show_default="0")
 ]
