@@ -1,0 +1,79 @@
+"""Dask workers answer every cell, and one that is killed costs nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privaudit.campaigns.grid import CellSpec, execute
+from privaudit.campaigns.grid.engines import DaskEngine, Task
+from privaudit.campaigns.simulation import simulation_config
+from privaudit.testing import check_engine
+
+pytestmark = pytest.mark.slow
+distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Any:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster
+
+
+def test_dask_passes_the_kit_of_engines(cluster: Any, tmp_path: Path) -> None:
+    check_engine(DaskEngine(address=cluster.scheduler_address), tmp_path)
+
+
+def test_cells_of_a_killed_worker_are_measured_elsewhere(cluster: Any, tmp_path: Path) -> None:
+    tasks = cells()
+    answers: dict[str, dict[str, Any]] = {}
+    engine = DaskEngine(address=cluster.scheduler_address)
+    lost = 0
+    for key, result in engine.run(tasks, runs=tmp_path, data_root=None):
+        if not lost:
+            lost = kill_a_busy_worker(cluster)
+        assert key not in answers
+        answers[key] = told(result)
+    assert answers == {key: told(execute(spec.to_json(), runs=tmp_path)) for key, spec in tasks}
+    assert lost
+    assert {result["status"] for result in answers.values()} == {"measured"}
+
+
+def kill_a_busy_worker(cluster: Any) -> int:
+    """Return how many cells were in the hands of the killed worker; 0 if none is busy."""
+    for nanny in cluster.workers.values():
+        state = cluster.scheduler.workers.get(nanny.worker_address)
+        if state is not None and state.processing:
+            os.kill(nanny.pid, signal.SIGKILL)
+            return len(state.processing)
+    return 0
+
+
+def told(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name not in ("seconds", "log")}
+
+
+def cells() -> list[Task]:
+    configs = [
+        simulation_config(
+            {
+                "protocol": "fedavg",
+                "parameters": {"rounds": 1, "model": "mlp", "local_epochs": 1},
+                "federation": {"users": 3, "records_per_user": 8},
+                "seed": seed,
+            },
+            where="test",
+        ).model_dump(mode="json")
+        for seed in range(2)
+    ]
+    return [
+        (f"{config['seed']} {number}", CellSpec(config, "collusion/update-recovery", {}, "server"))
+        for config in configs
+        for number in range(10)
+    ]
