@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,10 @@ from privaudit.campaigns.grid.pool import Pool
 from privaudit.campaigns.grid.specification import CellSpec, execute
 from privaudit.errors import ConfigurationError, PluginError
 
-__all__ = ["DaskEngine", "Engine", "PoolEngine", "Task"]
+__all__ = ["DaskEngine", "Engine", "PoolEngine", "Task", "answers"]
+
+#: Cells that are handed to a dask scheduler at a time.
+BATCH = 500
 
 #: A key, and the cell that it stands for.
 Task = tuple[str, CellSpec]
@@ -99,29 +102,14 @@ class DaskEngine:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield results; workers find the runs under the same path, or make them again there."""
         try:
-            from distributed import as_completed
+            import distributed  # noqa: F401
         except ImportError as error:
             raise PluginError(
                 "the dask engine needs dask.distributed: pip install 'privaudit[dask]'"
             ) from error
+        work = partial(execute, runs=runs, data_root=data_root)
         with self._client() as client:
-            waiting = {
-                client.submit(
-                    execute,
-                    spec.to_json(),
-                    runs=runs,
-                    data_root=data_root,
-                    key=f"privaudit-{key}",
-                    pure=True,
-                    retries=self.retries,
-                ): key
-                for key, spec in tasks
-            }
-            for future in as_completed(list(waiting)):
-                key = waiting.pop(future)
-                raised = future.exception()
-                yield key, future.result() if raised is None else _failed(_told(raised))
-                future.release()
+            yield from answers(client, work, tasks, retries=self.retries)
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -151,6 +139,35 @@ class DaskEngine:
                 f"no dask scheduler at '{self.address}' ({error}); give host:port or the path of "
                 "its scheduler file"
             ) from error
+
+
+def answers(
+    client: Any,
+    work: Callable[[dict[str, Any]], dict[str, Any]],
+    tasks: Sequence[Task],
+    *,
+    retries: int,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield key and result of every task as a dask worker has it; an exception is a failed cell."""
+    from distributed import as_completed
+
+    if not tasks:
+        return
+    # In batches, because a graph is serialised a call: alone, each of them would cost as much.
+    futures = client.map(
+        work,
+        [spec.to_json() for _, spec in tasks],
+        key=[f"privaudit-{key}" for key, _ in tasks],
+        batch_size=BATCH,
+        retries=retries,
+    )
+    waiting = dict(zip(futures, (key for key, _ in tasks), strict=True))
+    del futures
+    for future in as_completed(list(waiting)):
+        key = waiting.pop(future)
+        raised = future.exception()
+        yield key, future.result() if raised is None else _failed(_told(raised))
+        future.release()
 
 
 def _told(error: BaseException) -> str:
