@@ -218,7 +218,8 @@ def test_a_report_corrects_for_all_cells_and_names_the_selection(tmp_path: Path)
     heads = [f for f in report.findings if f.headline]
     assert report.simultaneous_tests == 4  # measured cells, of which one is the headline
     assert [f.confidence for f in heads] == [pytest.approx(1 - 0.05 / 4)]
-    assert heads[0].title.endswith("leakiest of 4 cells")
+    assert heads[0].chosen_from == 4
+    assert heads[0].full_title.endswith("worst of 4 cells")
     assert heads[0].setting.startswith("partition = ")
     assert any("leakiest of the cells" in sentence for sentence in report.limitations)
     assert report.complete

@@ -13,15 +13,18 @@ import pytest
 from PIL import Image
 
 from privaudit.campaigns.grid import Campaign, Store, run_campaign
-from privaudit.campaigns.grid.report import campaign_report
-from privaudit.campaigns.grid.specification import execute
-from privaudit.campaigns.measurements import measurement_from_json
+from privaudit.campaigns.grid.report import _headlines, campaign_report
+from privaudit.campaigns.grid.specification import CellSpec, execute
+from privaudit.campaigns.grid.store import Row
+from privaudit.campaigns.measurements import Measurement, ScoreTriple, measurement_from_json
 from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError
-from privaudit.reports import render_html
+from privaudit.reports import render_html, render_markdown
+from privaudit.reports._opening import make_opening
 from privaudit.reports.heatmap import heat_map
 from privaudit.reports.intervals import interval_chart
 from privaudit.reports.model import AuditReport, Interval
+from privaudit.scoring.estimate import Scores
 
 CAMPAIGN: dict[str, Any] = {
     "name": "pictures",
@@ -120,9 +123,9 @@ def test_epsilon_is_drawn_against_cluster_size_from_the_runs_own_ledgers(
     assert [t.rpartition(" = ")[2] for t in titles] == ["1", "4"]
     brackets = [row for row in report.budgets if row.role == "bracket"]
     assert {row.epsilon0 for row in brackets} == {1.0, 4.0}
-    assert len(report.budget_statements) == 2
+    sentence, _ = report.budget_statements
     worst = max(row.upper or 0.0 for row in brackets if row.epsilon0 == 4.0)
-    told = float(report.budget_statements[1].split("at most ")[1].split(" ")[0])
+    told = float(sentence.split("at most ")[2].removesuffix(" at ε₀ = 4."))
     assert worst <= told <= 1.01 * worst  # rounded to its safe side
 
 
@@ -215,3 +218,76 @@ def test_numbers_on_a_heat_map_stand_out_from_their_ground(values: list[list[flo
     for left, right in ((0.3, 0.5), (0.7, 0.9)):
         part = image[int(0.1 * height) : int(0.5 * height), int(left * width) : int(right * width)]
         assert int(part.max()) - int(part.min()) > 100
+
+
+def test_the_first_page_names_who_breaches_what_and_leaves_the_list_to_the_evidence(
+    made: tuple[Path, AuditReport],
+) -> None:
+    report = made[1]
+    opening = make_opening(report, digest="0" * 64)
+    overview = opening.overview
+    assert overview is not None
+    rows = {row[1].text: [c.text for c in row] for row in overview.verdicts.rows}
+    names = [c.name for c in overview.verdicts.columns]
+    heads = [f for f in report.findings if f.headline]
+    for f in heads:
+        told = rows[f"{f.coalition_label} ({f.coalition_size})"][names.index(f.risk.capitalize())]
+        same = {g.verdict for g in heads if (g.coalition, g.risk) == (f.coalition, f.risk)}
+        assert told == min(same, key=["breached", "inconclusive", "not shown"].index)
+    assert sum(int(row[names.index("Measured")]) for row in rows.values()) == 32
+    # One figure a protocol and risk here; the others, also those that failed, stand behind.
+    (worst,) = overview.worst.rows
+    assert "[" in worst[2].text
+    assert worst[-1].text == "8"
+    assert "(Bonferroni: 99.844\u202f% each)" in overview.worst.note.replace("\xa0", "\u202f")
+    assert overview.missing == (("32 of 32 cells were measured; none failed.", ""),)
+    page, _, evidence = render_html(report).partition('id="evidence"')
+    listed = [f for f in heads if f.full_title in evidence]
+    assert listed == heads
+    assert not any(f.full_title in page for f in heads)
+
+
+def test_a_breach_is_a_headline_before_a_higher_figure_that_is_known_less_exactly() -> None:
+    def cell(key: str, successes: int, n: int) -> tuple[Row, Measurement]:
+        def share(k: int) -> Scores:
+            return Scores("m", "proportion", {f"t{i}": float(i < k) for i in range(n)})
+
+        spec = CellSpec({"protocol": "pa-cfl", "seed": 0}, "a", coalition="server")
+        triple = ScoreTriple("m", "proportion", share(successes), share(0), None)
+        m = Measurement("measured", "", (triple,), {}, 0.0)
+        return Row(key, spec, "measured", "", None, 0.0), m
+
+    few, many, least = cell("few", 3, 3), cell("many", 90, 100), cell("least", 80, 100)
+    assert _headlines([few, many, least], 1 - 0.05 / 3) == {"many": 3}
+    assert _headlines([few], 1 - 0.05 / 3) == {"few": 1}
+
+
+def test_cells_that_do_not_apply_or_fail_are_counted_on_the_first_page(tmp_path: Path) -> None:
+    campaign = validated(
+        Campaign,
+        {
+            **CAMPAIGN,
+            "grid": {"seed": [0]},
+            "attack": [
+                {
+                    "name": "collusion/update-recovery",
+                    "coalitions": ["aggregation-server", "nobody", "6 users"],
+                },
+            ],
+        },
+        where="test",
+    )
+    run_campaign(campaign, tmp_path, engine=InProcess(), steps=lambda *told: None)
+    report = campaign_report(campaign, tmp_path)
+    counts = report.cells
+    assert counts is not None
+    assert (counts.measured, counts.failed, counts.not_applicable) == (1, 1, 1)
+    opening = make_opening(report, digest="0" * 64)
+    assert opening.overview is not None
+    missing = dict(opening.overview.missing)
+    assert missing["Failed or missing: 1 cell (collusion/update-recovery)."] == "not-run"
+    assert missing["Not applicable: 1 cell (collusion/update-recovery)."] == "not-run"
+    rows = {row[1].text: row[-1].text for row in opening.overview.verdicts.rows}
+    assert rows == {"aggregation-server (1)": "0", "nobody": "1", "6 users": "1"}
+    assert 'href="#not-run"' in render_html(report)
+    assert "'Attacks that did not run'" in " ".join(render_markdown(report).split())

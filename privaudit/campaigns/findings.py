@@ -67,6 +67,12 @@ class Subject:
         The coalition in words.
     setting : str
         What a reader must know of the run.
+    protocol : str
+        Where a report is on several.
+    chosen_from : int
+        Of how many cells this is the leakiest.
+    note : str
+        What is wrong with the recording.
     """
 
     key: str
@@ -77,6 +83,9 @@ class Subject:
     size: int
     label: str
     setting: str
+    protocol: str = ""
+    chosen_from: int = 1
+    note: str = ""
 
 
 def simultaneous_confidence(
@@ -170,6 +179,9 @@ def finding_of(
         seconds=measurement.seconds,
         unit=triple.unit,
         higher_is_leakier=figure.higher_is_leakier,
+        protocol=subject.protocol,
+        chosen_from=subject.chosen_from,
+        note=subject.note,
     )
 
 

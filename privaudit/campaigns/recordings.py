@@ -189,7 +189,12 @@ def audit_recording(
             "An attack that fails here shows that this attack failed, not that the data are safe.",
             "Attacks were made with their default options on one recorded run.",
         ),
-        warnings=(*run_warnings({"run": run.outcome}), *flags),
+        # Runs that ended early are among the warnings of their outcomes.
+        warnings=(
+            *run_warnings({"run": run.outcome}),
+            *(note for note in run.notes if not run.complete),
+            *flags,
+        ),
         confidence=confidence,
         simultaneous_tests=tests,
         reproduce=(command,),

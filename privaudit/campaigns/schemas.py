@@ -52,6 +52,7 @@ def results_schema() -> dict[str, Any]:
     tail = {
         "status": {"enum": [*get_args(Status), "pending"]},
         "reason": _TEXT,
+        "note": {"type": ["string", "null"]},
         "seconds": _NUMBER,
         "log": {"type": ["string", "null"]},
     }

@@ -17,6 +17,7 @@ __all__ = [
     "Headline",
     "Measured",
     "Opening",
+    "Overview",
     "Section",
     "Table",
     "cell",
@@ -48,13 +49,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with its caption; the first column names the row."""
+    """A table with its caption; the first column names the row.
+
+    ``cards`` asks for one card a row on narrow screens, where nothing can be left out of sight.
+    """
 
     id: str
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    cards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,18 @@ class Headline:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What stands on the first page of a report on many settings in place of every figure.
+
+    ``missing`` says what was not measured, each with the section that says why, or nothing.
+    """
+
+    verdicts: Table
+    worst: Table
+    missing: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """The first page, in words."""
 
@@ -116,6 +133,7 @@ class Opening:
     recommendations: tuple[str, ...]
     limitations: tuple[str, ...]
     sign_off: tuple[tuple[str, str], ...] = field(default=())
+    overview: Overview | None = None
 
 
 def cell(text: str, sort: float | None = None, *, mark: str = "", code: bool = False) -> Cell:

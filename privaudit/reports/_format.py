@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from typing import Final, Literal
 
@@ -251,6 +251,17 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
     ('1 user', '20 users', '2 parties')
     """
     return f"{integer(count)} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def listing(items: Sequence[str]) -> str:
+    """Return texts as an enumeration in words.
+
+    Examples
+    --------
+    >>> listing([]), listing(["a"]), listing(["a", "b", "c"])
+    ('', 'a', 'a, b and c')
+    """
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
 def visible(text: str) -> str:

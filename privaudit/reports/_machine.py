@@ -34,7 +34,7 @@ def _sentence(f: Finding) -> str:
         return f"{value:.1%}" if share else f"{value:.3g} {f.unit}".rstrip()
 
     return (
-        f"{f.title}, by {f.coalition_label}: {f.metric} {written(f.estimate.value)} "
+        f"{f.full_title}, by {f.coalition_label}: {f.metric} {written(f.estimate.value)} "
         f"[{written(f.estimate.low)}, {written(f.estimate.high)}] over {f.n} targets, guessing "
         f"alone {written(f.baseline.value)}. {f.summary}"
     )
@@ -111,10 +111,10 @@ def _unfinished(report: AuditReport, row: NotRun, rule: int) -> dict[str, Any]:
         "ruleIndex": rule,
         "kind": "review" if failed else "notApplicable",
         "level": "warning" if failed else "none",
-        "message": {"text": visible(f"{row.attack} by {row.coalition_label}: {row.reason}")},
-        "locations": [_location(row.coalition_label)],
+        "message": {"text": visible(f"{row.attack} by {row.who}: {row.reason}")},
+        "locations": [_location(row.who)],
         "partialFingerprints": {
-            "privauditFinding/v1": _fingerprint(report, row.attack, row.coalition_label, row.reason)
+            "privauditFinding/v1": _fingerprint(report, row.attack, row.who, row.reason)
         },
     }
 
@@ -178,7 +178,7 @@ def _case(f: Finding) -> ElementTree.Element:
 def _not_run_case(row: NotRun) -> ElementTree.Element:
     case = ElementTree.Element(
         "testcase",
-        {"classname": _xml(row.attack), "name": _xml(f"{row.attack} by {row.coalition_label}")},
+        {"classname": _xml(row.attack), "name": _xml(f"{row.attack} by {row.who}")},
     )
     tag = "error" if row.status == "failed" else "skipped"
     ElementTree.SubElement(case, tag, {"message": _xml(row.reason)})

@@ -89,7 +89,8 @@ def _opening(opening: Opening) -> Iterable[str]:
     yield f"# {escape(opening.title)}"
     yield _paragraph(opening.byline)
     yield _paragraph(opening.tested)
-    yield _wrapped(f"**Claim under test**: {escape(opening.claim)}")
+    if opening.claim:
+        yield _wrapped(f"**Claim under test**: {escape(opening.claim)}")
     if opening.claim_result:
         yield _wrapped(f"**Does it hold?** {escape(opening.claim_result)}")
     yield "## In short"
@@ -97,6 +98,22 @@ def _opening(opening: Opening) -> Iterable[str]:
     if opening.notices:
         yield "## Read this first"
         yield _list(opening.notices)
+    if opening.overview is not None:
+        yield "## Verdicts and worst figures"
+        yield from _table(opening.overview.verdicts)
+        yield from _table(opening.overview.worst)
+        yield "## What was not measured"
+        yield _list(
+            f"{text} The reasons are under 'Attacks that did not run'." if anchor else text
+            for text, anchor in opening.overview.missing
+        )
+    else:
+        yield from _verdicts(opening)
+    yield "\n".join(_item(words, verdict) for verdict, words in VERDICT_WORDS.items())
+    yield from _words(opening)
+
+
+def _verdicts(opening: Opening) -> Iterable[str]:
     yield "## Verdict on each risk"
     for headline in opening.headlines:
         yield f"### {escape(headline.risk).capitalize()}: {headline.verdict.upper()}"
@@ -107,7 +124,9 @@ def _opening(opening: Opening) -> Iterable[str]:
             facts = "; ".join(f"{name}: {fact}" for name, fact in measured.facts)
             yield _item(_ended(facts), measured.title)
     yield _paragraph(opening.ranges)
-    yield "\n".join(_item(words, verdict) for verdict, words in VERDICT_WORDS.items())
+
+
+def _words(opening: Opening) -> Iterable[str]:
     yield "## Privacy budget"
     yield _list(opening.budget)
     if opening.claims:

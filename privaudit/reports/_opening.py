@@ -12,6 +12,7 @@ from privaudit.reports._format import (
     equals,
     integer,
     level,
+    listing,
     number,
     odds,
     plural,
@@ -20,6 +21,7 @@ from privaudit.reports._format import (
     span,
     visible,
 )
+from privaudit.reports._overview import make_overview, smallest_breach, worst_affected
 from privaudit.reports.model import (
     AuditReport,
     BreachingCoalition,
@@ -92,6 +94,7 @@ def make_opening(report: AuditReport, *, digest: str) -> Opening:
             ("Decision", ""),
             ("Date and signature", ""),
         ),
+        overview=None if report.cells is None else make_overview(report, report.cells),
     )
 
 
@@ -108,7 +111,9 @@ def _summary(report: AuditReport) -> tuple[str, ...]:
     for kind in _ORDER:
         risks = [visible(v.risk) for v in report.verdicts if v.verdict == kind]
         if risks:
-            sentences.append(f"{kind.capitalize()}: {_listing(risks)}.")
+            sentences.append(f"{kind.capitalize()}: {listing(risks)}.")
+    if report.cells is not None:
+        return (" ".join(sentences), *filter(None, [smallest_breach(report)]))
     breaching = [v for v in report.verdicts if v.verdict == "breached"]
     if breaching:
         least = min(breaching, key=lambda v: v.size)
@@ -119,10 +124,6 @@ def _summary(report: AuditReport) -> tuple[str, ...]:
     elif any(v.verdict == "not shown" for v in report.verdicts):
         sentences.append("No attack that ran breached a risk; other attacks may.")
     return tuple(sentences)
-
-
-def _listing(items: list[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def _tested(report: AuditReport) -> str:
@@ -136,6 +137,8 @@ def _tested(report: AuditReport) -> str:
     )
     # A sentence of the audit's own says who holds what; the general one need not fit it.
     deployment = "" if system.run_sentence else f"{_DEPLOYMENT[system.deployment_model]} "
+    if report.cells is not None:
+        return visible(ran)
     return visible(
         f"{ran} {deployment}"
         f"The unit of privacy is {system.privacy_unit}. "
@@ -179,31 +182,24 @@ def _measured(finding: Finding) -> Measured:
     targets = plural(finding.n, "target")
     average = f"{visible(finding.metric)} {quantity(estimate.value, unit)} ({bounds}), {targets}"
     return Measured(
-        title=visible(f"{finding.title}, {finding.coalition_label}"),
+        title=visible(f"{finding.full_title}, {finding.coalition_label}"),
         facts=(
             ("Average", average),
             ("Guessing alone", quantity(finding.baseline.value, unit)),
             ("Verdict on this figure", finding.verdict),
-            ("Worst affected", visible(_worst(finding))),
+            ("Worst affected", visible(worst_affected(finding))),
         ),
     )
 
 
-def _worst(finding: Finding) -> str:
-    if finding.unit == "proportion" and finding.worst_value in {0.0, 1.0}:
-        outcome = "succeeded" if finding.worst_value == 1 else "did not succeed"
-        return f"{finding.worst_target}: the attack {outcome}"
-    return f"{finding.worst_target}: {quantity(finding.worst_value, finding.unit)}"
-
-
 def _not_run(report: AuditReport) -> tuple[str, ...]:
     """Return one line on the attacks that did not run; the table behind holds each."""
-    if not report.not_run:
+    if not report.not_run or report.cells is not None:
         return ()
     attacks = sorted({visible(row.attack) for row in report.not_run})
     return (
         f"{plural(len(report.not_run), 'combination')} of attack and coalition did not run "
-        f"({_listing(attacks)}); the reasons are in the table of attacks that did not run.",
+        f"({listing(attacks)}); the reasons are in the table of attacks that did not run.",
     )
 
 
@@ -287,5 +283,5 @@ def _user_level(report: AuditReport) -> list[str]:
 def _release(release: UncoveredRelease) -> str:
     values = f"{plural(release.values_per_user_and_round, 'value')} per user and round"
     observers = [visible(observer) for observer in release.observers]
-    seen = f", seen by {_listing(observers)}" if observers else ""
+    seen = f", seen by {listing(observers)}" if observers else ""
     return f"{visible(release.what)} ({values}{seen})"

@@ -118,7 +118,7 @@ def _results(findings: Iterable[Finding], table_id: str, caption: str) -> Table:
             cell(visible(f.id), code=True),
             cell(f.verdict, mark=f.verdict),
             cell(f.risk),
-            cell(visible(f.title)),
+            cell(visible(f.full_title)),
             cell(f"{visible(f.coalition_label)} ({f.coalition_size})", f.coalition_size),
             cell(visible(f.metric)),
             _interval(f.estimate, f.unit),
@@ -144,12 +144,14 @@ def _conditions(findings: Iterable[Finding], table_id: str, caption: str) -> Tab
             cell(level(f.confidence), f.confidence),
             cell("higher" if f.higher_is_leakier else "lower"),
             cell(duration(f.seconds), f.seconds),
+            cell(visible(f.note)),
         )
         for f in findings
     )
     names = "Finding,Attack and version,Coalition,Capabilities,Setting,Interval by,#Confidence"
+    last = ("Leakier if", "#Time", "Recording")
     return condensed(
-        Table(table_id, caption, column((*names.split(","), "Leakier if", "#Time")), rows),
+        Table(table_id, caption, column((*names.split(","), *last)), rows),
         constant=("Confidence", "Leakier if", "Setting", "Capabilities"),
     )
 
@@ -356,13 +358,15 @@ def _not_run(report: AuditReport) -> Section:
     rows = tuple(
         (
             cell(visible(row.attack), code=True),
-            cell(visible(row.coalition_label)),
+            cell(visible(row.who)),
             cell(row.status, mark=row.status),
             cell(visible(row.reason)),
+            cell(integer(row.cells) if report.cells else "", row.cells),
         )
         for row in report.not_run
     )
-    names = ("Attack", "Coalition", "Status", "Reason")
+    names = ("Attack", "Coalition", "Status", "Reason", "#Cells")
     caption = "Attacks that did not run, with the reason"
-    tables = (Table("not-run-table", caption, column(names), rows),) if rows else ()
+    table = condensed(Table("not-run-table", caption, column(names), rows), constant=())
+    tables = (table,) if rows else ()
     return Section("not-run", "Attacks that did not run", tables=tables)

@@ -19,6 +19,7 @@ __all__ = [
     "AuditReport",
     "BreachingCoalition",
     "BudgetRow",
+    "CellCounts",
     "Claim",
     "ExposureRow",
     "Figure",
@@ -99,6 +100,10 @@ class Finding(_Model):
     ``unit`` is that of the estimate, the baseline, the control and the figures of the targets:
     ``"proportion"`` is shown in per cent, anything else (``"dB"``) is written behind the number.
     ``per_target`` and ``worst_value`` are in the same unit; in a proportion they are 0 or 1.
+
+    ``protocol`` names the protocol where a report is on several, ``chosen_from`` says of how many
+    cells of a campaign this is the worst (the leakiest of those that breach, or of all), and
+    ``note`` what is wrong with the recording that it was measured on.
     """
 
     id: str
@@ -129,15 +134,48 @@ class Finding(_Model):
     seconds: float
     unit: str = ""
     higher_is_leakier: bool = True
+    protocol: str = ""
+    chosen_from: int = 1
+    note: str = ""
+
+    @property
+    def full_title(self) -> str:
+        """The title, with the number of cells of which this is the worst."""
+        chosen = f", worst of {self.chosen_from} cells" if self.chosen_from > 1 else ""
+        return f"{self.title}{chosen}"
 
 
 class NotRun(_Model):
-    """An attack that could not run, with the reason."""
+    """An attack that could not run, with the reason.
+
+    In a campaign, ``cells`` says how many ended like this, on runs of ``protocol``.
+    """
 
     attack: str
     coalition_label: str
     status: Literal["not-applicable", "failed", "not tested"]
     reason: str
+    cells: int = 1
+    protocol: str = ""
+
+    @property
+    def who(self) -> str:
+        """The coalition, and the protocol where a report is on several."""
+        return (
+            f"{self.coalition_label}, on {self.protocol}"
+            if self.protocol
+            else (self.coalition_label)
+        )
+
+
+class CellCounts(_Model):
+    """How the cells of a campaign ended, and on how many runs."""
+
+    runs: int
+    measured: int
+    not_applicable: int
+    failed: int
+    pending: int
 
 
 class BreachingCoalition(_Model):
@@ -314,7 +352,8 @@ class AuditReport(_Model):
 
     ``budget_statements`` are the sentences on the budget for the first page; when there are none,
     they are made of the budget rows by their ``role``. ``claim_result`` says whether the claim
-    under test holds, from figures of the same report.
+    under test holds, from figures of the same report. A report with ``cells`` is that of a
+    campaign: its first page compares coalitions and names the worst figures instead of all.
     """
 
     schema_version: Literal["privaudit-report/1"] = "privaudit-report/1"
@@ -347,3 +386,4 @@ class AuditReport(_Model):
     budget_statements: tuple[str, ...] = ()
     claim_result: str = ""
     tables: tuple[MeasuredTable, ...] = ()
+    cells: CellCounts | None = None

@@ -118,22 +118,29 @@ def _figure(epsilon0: float, events: Sequence[PrivacyEvent], *, delta: float) ->
 
 
 def budget_words(rows: Sequence[BudgetRow]) -> tuple[str, ...]:
-    """Return the bracket of the smallest cluster in words, one sentence an epsilon0."""
-    told = []
+    """Return the bracket of the smallest cluster in words, for every epsilon0."""
+    told: dict[str, list[str]] = {}
     brackets = [row for row in rows if row.role == "bracket" and row.upper is not None]
     for epsilon0 in sorted({row.epsilon0 for row in brackets}):
         ours = [row for row in brackets if row.epsilon0 == epsilon0]
         rounds = min(row.rounds for row in ours)
         worst = max((r for r in ours if r.rounds == rounds), key=lambda r: r.upper or 0.0)
         least = "" if worst.lower is None else f"at least {_safe(worst.lower, ROUND_FLOOR)} and "
-        told.append(
-            f"PA-CFL with ε₀ = {epsilon0:g}: the noised part of a user's report costs, in the "
-            f"smallest cluster ({worst.cluster_size} users), {least}at most "
-            f"{_safe(worst.upper or 0.0, ROUND_CEILING)} in "
-            f"{'one round' if rounds == 1 else f'{rounds} rounds'} (at δ = {worst.delta:g}). What "
-            "is sent without noise has no budget; see the audit of PA-CFL."
+        where = (
+            f"PA-CFL, the noised part of a user's report in "
+            f"{'one round' if rounds == 1 else f'{rounds} rounds'}, smallest cluster "
+            f"({worst.cluster_size} users), δ = {worst.delta:g}"
         )
-    return tuple(told)
+        told.setdefault(where, []).append(
+            f"{least}at most {_safe(worst.upper or 0.0, ROUND_CEILING)} at ε₀ = {epsilon0:g}"
+        )
+    words = tuple(f"{where}: ε is {'; '.join(bounds)}." for where, bounds in told.items())
+    if not words:
+        return ()
+    return (
+        *words,
+        "What is sent without noise has no budget; for other protocols, see the audit of each.",
+    )
 
 
 def _safe(bound: float, rounding: str) -> str:

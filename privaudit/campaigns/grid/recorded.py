@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from privaudit.recording import verify
 __all__ = ["digest", "ensure_run", "forget", "loaded", "run_key"]
 
 _LOG = logging.getLogger(__name__)
+
+MADE_AGAIN = (
+    "the recording was found damaged; it was set aside, and made again of the same configuration"
+)
 
 
 @lru_cache(maxsize=256)
@@ -76,7 +81,11 @@ def _sound_run(text: str, target: Path, data_root: Path | None) -> RecordedRun:
             _moved(own, target)
         finally:
             shutil.rmtree(own, ignore_errors=True)
-    return recorded(config, target, data_root=data_root)
+    run = recorded(config, target, data_root=data_root)
+    # On disk, so that every process that measures on the new recording knows of it.
+    if any(target.parent.glob(f".damaged-{target.name}-*")):
+        run = replace(run, notes=(*run.notes, MADE_AGAIN))
+    return run
 
 
 def forget() -> None:

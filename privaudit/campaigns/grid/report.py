@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +17,11 @@ from privaudit.campaigns.grid.galleries import campaign_galleries
 from privaudit.campaigns.grid.pictures import MOST_FIGURES, Measured, campaign_figures, leak
 from privaudit.campaigns.grid.recorded import loaded, run_key
 from privaudit.campaigns.grid.store import Row, Store
-from privaudit.campaigns.grid.subjects import label_of, subject_of
+from privaudit.campaigns.grid.subjects import axis_name, label_of, subject_of
 from privaudit.campaigns.measurements import measurement_from_json
 from privaudit.campaigns.risks import risk_verdict, untested
-from privaudit.reports.model import AuditReport, Finding, NotRun, SystemUnderTest
+from privaudit.reports.model import AuditReport, CellCounts, Finding, NotRun, SystemUnderTest
+from privaudit.scoring.estimate import compare, verdict
 
 __all__ = ["campaign_report"]
 
@@ -29,9 +31,10 @@ _RISKS = ("reconstruction", "inference", "linkability", "singling-out")
 def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
     """Return the report of what a campaign's folder holds.
 
-    The headline figures are the leakiest cell of each attack by each coalition on each protocol.
-    They are the best of many, so that their intervals are corrected for the number of all cells
-    that were measured, not only for the number of headlines (Bonferroni).
+    The headline figures are the leakiest cell of each attack by each coalition on each protocol,
+    among those that breach a risk where some do. They are the best of many, so that their
+    intervals are corrected for the number of all cells that were measured, not only for the number
+    of headlines (Bonferroni).
     """
     with Store(folder, readonly=True) as store:
         rows = store.rows()
@@ -41,7 +44,7 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         if row.status == "measured" and row.result is not None
     ]
     tests = max(1, len(measured))
-    heads = _headlines(measured)
+    heads = _headlines(measured, _corrected(campaign, tests))
     findings = [
         _finding(campaign, row, m, triple, tests=tests, among=heads.get(row.key, 0) * (not place))
         for row, m in measured
@@ -53,17 +56,18 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         else untested(risk, "No attack of this campaign asks this.")
         for risk in _RISKS
     )
-    failed = [row for row in rows if row.status in ("failed", "pending")]
     runs = {run_key(row.specification.run): row.specification.run for row in rows}
     budgets = run_budgets(list(runs.values()), folder / "runs", delta=campaign.delta)
     grid = tuple(campaign.grid)
     figures = [*budgets.figures, *campaign_figures(grid, measured)]
+    counts = _counts(rows, len(runs))
+    missing = counts.failed + counts.pending
     return AuditReport(
-        title=f"Leakage report: campaign {campaign.name}",
+        title=f"Leakage report, campaign: {campaign.name}",
         tool=tool_facts("CPU, one thread a process"),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=campaign.seed,
-        complete=not failed,
+        complete=not missing,
         system=_system(campaign, rows, runs),
         verdicts=verdicts,
         findings=tuple(findings),
@@ -84,12 +88,13 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         limitations=(
             "An attack that fails here shows that this attack failed, not that the data are safe.",
             f"Each headline is chosen: the leakiest of the cells of its attack, coalition and "
-            f"protocol, {tests} cells in all. Its interval holds together with those of all "
-            f"{tests} (Bonferroni), so that its ends bear the choice; its value does not, and is "
-            "on average too high. A run of the chosen setting with another seed shows by how much.",
+            f"protocol (of those that breach, where some do), {tests} cells in all. Its interval "
+            f"holds together with those of all {tests} (Bonferroni), so that its ends bear the "
+            "choice; its value does not, and is on average too high. A run of the chosen setting "
+            "with another seed shows by how much.",
             "Figures and folded tables are descriptive: their intervals are each by itself.",
         ),
-        warnings=tuple(_warnings(len(failed), len(rows), len(figures))),
+        warnings=tuple(_warnings(rows, missing, len(figures))),
         confidence=campaign.confidence,
         simultaneous_tests=tests,
         reproduce=("privaudit run campaign.toml -o FOLDER",),
@@ -101,31 +106,52 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
             "protocols and privaudit epsilon tell more.",
         ),
         claim_result="",
+        cells=counts,
     )
+
+
+def _counts(rows: Sequence[Row], runs: int) -> CellCounts:
+    states = Counter(row.status for row in rows)
+    return CellCounts(
+        runs=runs,
+        measured=states["measured"],
+        not_applicable=states["not-applicable"],
+        failed=states["failed"],
+        pending=states["pending"],
+    )
+
+
+def _corrected(campaign: Campaign, tests: int) -> float:
+    """Return the confidence of each interval so that all hold together."""
+    return 1 - (1 - campaign.confidence) / tests
 
 
 def _finding(
     campaign: Campaign, row: Row, m: Measurement, triple: ScoreTriple, *, tests: int, among: int
 ) -> Finding:
     """Return the finding on a metric of a cell; a headline is the leakiest ``among`` some."""
-    alone = campaign.confidence
+    confidence = _corrected(campaign, tests) if among else campaign.confidence
     found = finding_of(
         subject_of(row, grid=tuple(campaign.grid), among=among),
         m,
         triple,
-        1 - (1 - alone) / tests if among else alone,
+        confidence,
         headline=among > 0,
     )
     # Hundreds of cells by dozens of targets: those that no verdict rests on stay in the results.
     return found if among else found.model_copy(update={"per_target": {}, "parameters": {}})
 
 
-def _warnings(failed: int, cells: int, figures: int) -> Iterator[str]:
-    if failed:
+def _warnings(rows: Sequence[Row], missing: int, figures: int) -> Iterator[str]:
+    if missing:
         yield (
-            f"{failed} of {cells} cells failed or are missing: privaudit results FOLDER --where "
-            "status=failed"
+            f"{missing} of {len(rows)} cells failed or are missing: privaudit results FOLDER "
+            "--where status=failed"
         )
+    notes = Counter(row.note for row in rows if row.note)
+    for note, count in notes.items():
+        cells = "1 cell was" if count == 1 else f"{count} cells were"
+        yield f"{cells} measured on recordings of which this is to be known: {note}."
     if figures > MOST_FIGURES:
         yield (
             f"{figures - MOST_FIGURES} of {figures} figures are left out; privaudit results "
@@ -138,34 +164,47 @@ def _group(row: Row) -> tuple[str, str, str]:
     return spec.run["protocol"], spec.attack, label_of(row)
 
 
-def _headlines(measured: Sequence[Measured]) -> dict[str, int]:
-    """Return the leakiest cell of each protocol, attack and coalition, and of how many it is."""
-    groups: dict[tuple[str, str, str], list[tuple[float, str]]] = {}
+def _headlines(measured: Sequence[Measured], confidence: float) -> dict[str, int]:
+    """Return the leakiest cell of each protocol, attack and coalition, and of how many it is.
+
+    Cells that breach at the corrected ``confidence`` come first: all intervals hold together, so
+    that a breach is one whether or not another cell's value, known less exactly, is higher.
+    """
+    groups: dict[tuple[str, str, str], list[tuple[bool, float, str]]] = {}
     for row, m in measured:
         if m.triples:
-            groups.setdefault(_group(row), []).append((leak(m.triples[0]), row.key))
+            t = m.triples[0]
+            figure = compare(
+                t.attack, baseline=t.baseline, control=t.control, confidence=confidence
+            )
+            place = (verdict(figure) == "breached", leak(t), row.key)
+            groups.setdefault(_group(row), []).append(place)
     # Of cells that leak alike the first.
-    return {max(cells, key=lambda c: c[0])[1]: len(cells) for cells in groups.values()}
+    return {max(cells, key=lambda c: c[:2])[2]: len(cells) for cells in groups.values()}
 
 
 def _not_run(rows: Sequence[Row]) -> tuple[NotRun, ...]:
-    found = {}
+    alike: Counter[tuple[str, str, str, str, str]] = Counter()
     for row in rows:
         if row.status == "measured":
             continue
         spec = row.specification
-        who = label_of(row)
         status = "failed" if row.status in ("failed", "pending") else "not-applicable"
         reason = row.reason or "it was not measured yet"
-        found[spec.attack, who, reason] = NotRun.model_validate(
+        alike[spec.attack, label_of(row), spec.run["protocol"], status, reason] += 1
+    return tuple(
+        NotRun.model_validate(
             {
-                "attack": spec.attack,
-                "coalition_label": f"{who}, on {spec.run['protocol']}",
+                "attack": attack,
+                "coalition_label": who,
                 "status": status,
                 "reason": reason,
+                "cells": count,
+                "protocol": protocol,
             }
         )
-    return tuple(found.values())
+        for (attack, who, protocol, status, reason), count in alike.items()
+    )
 
 
 def _system(
@@ -174,11 +213,11 @@ def _system(
     protocols = sorted({str(run["protocol"]) for run in runs.values()})
     datasets = sorted({str(run["federation"]["dataset"]) for run in runs.values()})
     users = max((int(run["federation"].get("users") or 0) for run in runs.values()), default=0)
-    axes = ", ".join(f"{key} ({len(values)})" for key, values in campaign.grid.items()) or "none"
+    axes = ", ".join(f"{axis_name(k)} ({len(v)} values)" for k, v in campaign.grid.items())
     return SystemUnderTest(
         protocol=", ".join(f"{p} {loaded('protocol', p).version}" for p in protocols),
         protocol_version="",
-        claim_under_test="Those of the protocols; a campaign compares how much they leak.",
+        claim_under_test="",
         privacy_unit="as each protocol states it",
         dataset=", ".join(datasets),
         data_is_public=not any(d.endswith((".npz", ".csv", ".parquet", ".gz")) for d in datasets),
@@ -191,7 +230,8 @@ def _system(
         deployment_model="Federated",
         outcome=f"{sum(r.status == 'measured' for r in rows)} of {len(rows)} cells measured",
         run_sentence=(
-            f"A campaign of {len(rows)} cells on {len(runs)} runs of {' and '.join(protocols)} "
-            f"({', '.join(datasets)}); axes of the grid: {axes}."
+            f"A grid of {len(rows)} cells, each one attack by one coalition on one of {len(runs)} "
+            f"runs of {', '.join(protocols)} on {', '.join(datasets)}. What varies besides attack "
+            f"and coalition: {axes or 'nothing'}."
         ),
     )

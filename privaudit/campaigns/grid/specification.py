@@ -143,18 +143,21 @@ def execute(
     dict
         ``status``, ``reason``, ``triples`` (attack, baseline and control of each metric),
         ``diagnostics``, and ``pictures`` where images were rebuilt; the same for the same
-        specification. ``seconds`` is apart, in that it is not. The status is ``"pending"`` where
-        the disk is full or read-only: then no other cell can be measured either, and none has
-        failed.
+        specification. ``seconds`` is apart, in that it is not, and so is ``note``, which says what
+        is wrong with the recording (it is partial, or was damaged and made again). The status is
+        ``"pending"`` where the disk is full or read-only: then no other cell can be measured
+        either, and none has failed.
     """
     spec = CellSpec.from_json(specification)
     try:
-        cell = _cell(spec, ensure_run(spec.run, runs, data_root=data_root))
+        run = ensure_run(spec.run, runs, data_root=data_root)
+        cell = _cell(spec, run)
         measured = measure(cell)
         pictures = pictures_of(measured.guesses, cell.truth)
         return {
             **measurement_to_json(measured),
             **({"pictures": pictures} if pictures else {}),
+            **({"note": "; ".join(run.notes)} if run.notes else {}),
         }
     except UnmetRequirementsError as error:
         return _ended("not-applicable", str(error))

@@ -29,7 +29,8 @@ CREATE TABLE IF NOT EXISTS cells (
     reason TEXT NOT NULL DEFAULT '',
     result TEXT,
     seconds REAL,
-    log TEXT NOT NULL DEFAULT ''
+    log TEXT NOT NULL DEFAULT '',
+    note TEXT NOT NULL DEFAULT ''
 );
 """
 
@@ -47,6 +48,8 @@ class Row:
         How long it took. This and the next are all that differs from run to run.
     log : str
         Path of what its worker wrote to standard error, if it failed and that is kept.
+    note : str
+        What is wrong with the recording that it was measured on; empty if nothing is.
     """
 
     key: str
@@ -56,6 +59,7 @@ class Row:
     result: Mapping[str, Any] | None
     seconds: float | None
     log: str = ""
+    note: str = ""
 
 
 class Store:
@@ -104,13 +108,14 @@ class Store:
                     "with the version that wrote it, or run the campaign into another folder"
                 )
             columns = {row[1] for row in self._connection.execute("PRAGMA table_info(cells)")}
-            if "log" not in columns and not readonly:
-                # Folders of before logs were stored.
-                self._connection.execute(
-                    "ALTER TABLE cells ADD COLUMN log TEXT NOT NULL DEFAULT ''"
-                )
-                columns.add("log")
-            self._log = "log" if "log" in columns else "''"
+            for name in () if readonly else ("log", "note"):
+                if name not in columns:
+                    # Folders of before logs or notes were stored.
+                    self._connection.execute(
+                        f"ALTER TABLE cells ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"
+                    )
+                    columns.add(name)
+            self._texts = ", ".join(n if n in columns else "''" for n in ("log", "note"))
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -185,17 +190,18 @@ class Store:
 
     def finish(self, key: str, result: Mapping[str, Any]) -> None:
         """Store the result of a cell."""
-        kept = {k: v for k, v in result.items() if k not in ("seconds", "log")}
+        kept = {k: v for k, v in result.items() if k not in ("seconds", "log", "note")}
         with self._told():
             self._connection.execute(
-                "UPDATE cells SET status = ?, reason = ?, result = ?, seconds = ?, log = ? "
-                "WHERE key = ?",
+                "UPDATE cells SET status = ?, reason = ?, result = ?, seconds = ?, log = ?, "
+                "note = ? WHERE key = ?",
                 (
                     result["status"],
                     result["reason"],
                     json.dumps(kept, sort_keys=True, allow_nan=False),
                     result["seconds"],
                     result.get("log", "") if result["status"] == "failed" else "",
+                    result.get("note", ""),
                     key,
                 ),
             )
@@ -203,7 +209,7 @@ class Store:
     def rows(self, *, status: str | None = None) -> tuple[Row, ...]:
         """Return the campaign's cells in the order planned; ``None`` does not restrict."""
         query = (
-            f"SELECT key, specification, status, reason, result, seconds, {self._log} FROM cells "
+            f"SELECT key, specification, status, reason, result, seconds, {self._texts} FROM cells "
             "WHERE position >= 0 AND (? IS NULL OR status = ?) ORDER BY position"
         )
         with self._told():
@@ -217,8 +223,9 @@ class Store:
                 None if result is None else json.loads(result),
                 seconds,
                 log,
+                note,
             )
-            for key, specification, state, reason, result, seconds, log in found
+            for key, specification, state, reason, result, seconds, log, note in found
         )
 
     def seconds_by_attack(self) -> dict[str, float]:

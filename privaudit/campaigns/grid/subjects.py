@@ -84,14 +84,16 @@ def subject_of(row: Row, *, grid: Sequence[str], among: int) -> Subject:
     """
     spec = row.specification
     kind: Any = loaded("attack", spec.attack)
-    chosen = f", leakiest of {among} cells" if among > 1 else ""
     return Subject(
         key=row.key,
         attack=constructed(kind, spec.options, where=f"attack '{spec.attack}'"),
-        title=f"{spec.attack} on {spec.run['protocol']}{chosen}",
+        title=f"{spec.attack} on {spec.run['protocol']}",
         summary=(kind.__doc__ or spec.attack).strip().splitlines()[0],
         members=tuple(p.strip() for p in label_of(row).split("+")),
         size=coalition_size(row),
         label=label_of(row),
         setting=setting_of(row, grid),
+        protocol=str(spec.run["protocol"]),
+        chosen_from=max(among, 1),
+        note=row.note,
     )

@@ -46,6 +46,7 @@ def _flat(row: Row, confidence: float) -> list[Flat]:
     tail: Flat = {
         "status": row.status,
         "reason": row.reason,
+        "note": row.note or None,
         "seconds": row.seconds,
         "log": row.log or None,
     }
@@ -134,5 +135,5 @@ def varying(rows: Sequence[Flat]) -> list[str]:
         if ("." in name or name == "seed") and len({repr(row.get(name)) for row in rows}) > 1
     ]
     figures = [name for name in _FIGURES if name in names]
-    why = [name for name in ("reason", "log") if any(row.get(name) for row in rows)]
+    why = [name for name in ("reason", "note", "log") if any(row.get(name) for row in rows)]
     return [*(n for n in _FIRST if n in names), *settings, *figures, *why]
