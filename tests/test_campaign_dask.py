@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from privaudit.campaigns.grid import CellSpec, execute
-from privaudit.campaigns.grid.engines import DaskEngine, Task
+from privaudit.campaigns.grid.engines import DaskEngine, Task, answers
 from privaudit.campaigns.simulation import simulation_config
 from privaudit.testing import check_engine
 
@@ -32,17 +32,32 @@ def test_dask_passes_the_kit_of_engines(cluster: Any, tmp_path: Path) -> None:
 
 def test_cells_of_a_killed_worker_are_measured_elsewhere(cluster: Any, tmp_path: Path) -> None:
     tasks = cells()
-    answers: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
     engine = DaskEngine(address=cluster.scheduler_address)
     lost = 0
     for key, result in engine.run(tasks, runs=tmp_path, data_root=None):
         if not lost:
             lost = kill_a_busy_worker(cluster)
-        assert key not in answers
-        answers[key] = told(result)
-    assert answers == {key: told(execute(spec.to_json(), runs=tmp_path)) for key, spec in tasks}
+        assert key not in found
+        found[key] = told(result)
+    assert found == {key: told(execute(spec.to_json(), runs=tmp_path)) for key, spec in tasks}
     assert lost
-    assert {result["status"] for result in answers.values()} == {"measured"}
+    assert {result["status"] for result in found.values()} == {"measured"}
+
+
+def dies(specification: dict[str, Any]) -> dict[str, Any]:
+    if specification["run"]["seed"]:
+        os._exit(1)
+    raise ValueError("no such thing")
+
+
+def test_work_that_raises_or_ends_its_worker_is_a_failed_cell(cluster: Any) -> None:
+    raising, ending = cells()[0], cells()[-1]
+    with distributed.Client(cluster) as client:
+        found = dict(answers(client, dies, [raising, ending], retries=1))
+    assert found[raising[0]]["reason"] == "ValueError: no such thing"
+    assert "KilledWorker" in found[ending[0]]["reason"]
+    assert {result["status"] for result in found.values()} == {"failed"}
 
 
 def kill_a_busy_worker(cluster: Any) -> int:

@@ -163,10 +163,15 @@ def answers(
     )
     waiting = dict(zip(futures, (key for key, _ in tasks), strict=True))
     del futures
-    for future in as_completed(list(waiting)):
+    # With their results, because to fetch each alone would be a round trip a cell.
+    for future, result in as_completed(list(waiting), with_results=True, raise_errors=False):
+        if isinstance(result, BaseException):
+            raise ConfigurationError(
+                f"the dask scheduler gave up {len(waiting)} cells ({_told(result)}); nothing that "
+                "is done is lost, and the same command resumes"
+            )
         key = waiting.pop(future)
-        raised = future.exception()
-        yield key, future.result() if raised is None else _failed(_told(raised))
+        yield key, _failed(_told(result[1])) if future.status == "error" else result
         future.release()
 
 
