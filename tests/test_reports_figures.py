@@ -29,6 +29,12 @@ def _image(png: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(png)))
 
 
+def _runs(column: np.ndarray) -> list[np.ndarray]:
+    """The stretches of one value that are true."""
+    parts = np.split(column, np.flatnonzero(np.diff(column.astype(int))) + 1)
+    return [part for part in parts if part[0]] or [column[:0]]
+
+
 def _point(value: float) -> Interval:
     return Interval(value=value, low=value - 1, high=value + 1)
 
@@ -142,3 +148,16 @@ def test_reports_are_imported_without_matplotlib_or_torch() -> None:
 
 def test_the_sample_report_holds_one_of_each_figure() -> None:
     assert len({figure.id for figure in sample_report().figures}) == 4
+
+
+@pytest.mark.parametrize("length", [8, 36, 120])
+def test_nothing_of_a_figure_lies_beyond_its_edges(length: int) -> None:
+    words = ("coalition of many parties " * 5)[:length]
+    series = {f"{words} {i}": (_point(9), _point(20)) for i in range(5)}
+    figure = psnr_by_k((0.1, 1), series, baseline=8, id="b", caption="")
+    image = np.asarray(_image(figure.png).convert("L"))
+    for edge in (image[:2], image[-2:], image[:, :2], image[:, -2:]):
+        assert edge.min() > 250
+    # The plot keeps its height, however high the legend is: the axis upwards is the longest line.
+    upright = max(len(run) for column in (image < 60).T for run in _runs(column))
+    assert upright > 0.4 * 3.3 * 170

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Final
+import math
+import textwrap
+from typing import TYPE_CHECKING, Any, Final
 
 from privaudit.reports._format import sentence, visible
 from privaudit.reports.model import Figure
@@ -23,6 +25,9 @@ GREY: Final = "#5b6570"
 #: Inches and dots an inch: letters stay legible when a phone shows the figure 330 pixels wide.
 _SIZE: Final = (4.6, 3.3)
 _DOTS: Final = 170
+#: Letters of a legend's name on one line, and the height of one in inches.
+_LABEL: Final = 52
+_LINE: Final = 0.2
 
 
 def new_canvas(height: float = _SIZE[1]) -> tuple[Canvas, Axes]:
@@ -54,14 +59,31 @@ def as_figure(canvas: Canvas, *, id: str, title: str, alt: str, caption: str) ->
 
 
 def add_legend(axes: Axes, entries: int) -> None:
-    """Put the legend below the plot, where it hides nothing."""
-    axes.figure.legend(
-        *axes.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=min(2, entries),
-        fontsize=9,
-        frameon=False,
-    )
+    """Put the legend below the plot, where it hides nothing.
+
+    It has two columns if they fit; else one, with long names on several lines, on a canvas that is
+    as much higher as the legend is.
+    """
+    canvas: Any = axes.figure
+    handles, labels = axes.get_legend_handles_labels()
+    labels = [textwrap.fill(label, _LABEL) for label in labels]
+    for columns in range(min(2, entries), 0, -1):
+        legend = canvas.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=columns,
+            fontsize=9,
+            frameon=False,
+        )
+        extent = legend.get_window_extent(canvas.canvas.get_renderer())
+        if extent.width <= canvas.bbox.width or columns == 1:
+            break
+        legend.remove()
+    # The canvas has room for one line a name.
+    room = _LINE * (1 + math.ceil(len(labels) / min(2, entries)))
+    width, height = canvas.get_size_inches()
+    canvas.set_size_inches(width, height + max(0.0, extent.height / canvas.dpi - room))
 
 
 def literal(text: str) -> str:

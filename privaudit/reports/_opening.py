@@ -186,7 +186,7 @@ def _measured(finding: Finding) -> Measured:
         facts=(
             ("Average", average),
             ("Guessing alone", quantity(finding.baseline.value, unit)),
-            ("Verdict on this figure", finding.verdict),
+            ("Verdict", finding.verdict),
             ("Worst affected", visible(worst_affected(finding))),
         ),
     )

@@ -105,7 +105,7 @@ def _figure(epsilon0: float, events: Sequence[PrivacyEvent], *, delta: float) ->
     ]
     if not any(row.role == "bracket" for row in rows):
         return []
-    told = ", ".join(map(str, occurred))
+    told = " and ".join(filter(None, (", ".join(map(str, occurred[:-1])), str(occurred[-1]))))
     drawn = epsilon_by_cluster_size(
         rows,
         rounds=1,

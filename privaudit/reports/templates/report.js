@@ -43,11 +43,12 @@
       });
     });
   });
-  // Paper cannot be unfolded: open every folded table for printing. A heading that holds a button
+  // Paper cannot be unfolded: open folded tables for printing, but for those of hundreds of targets,
+  // which fill a hundred pages that nobody reads. A heading that holds a button
   // is not repeated on the next page.
   let opened = [];
   window.addEventListener("beforeprint", function () {
-    opened = Array.from(document.querySelectorAll("details:not([open])"));
+    opened = Array.from(document.querySelectorAll("details:not([open], .bulk)"));
     opened.forEach(function (details) { details.open = true; });
     buttons.forEach(function (pair) { pair[0].textContent = pair[1].textContent; });
   });
