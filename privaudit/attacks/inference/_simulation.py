@@ -64,15 +64,21 @@ class TrainingParameters:
 class SimulatedUsers:
     """Updates' permutation sequences, and the label histograms that gave rise to them.
 
-    ``sequences`` (users, k) int64; ``histograms`` (users, classes) float64, rows sum to one.
+    ``sequences`` (users, k) int64; ``histograms`` (users, classes) float64, rows sum to one;
+    ``concentrations`` (users,) float64 and ``records`` (users,) int64, what each was drawn with.
     """
 
     sequences: npt.NDArray[np.int64]
     histograms: npt.NDArray[np.float64]
+    concentrations: npt.NDArray[np.float64]
+    records: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sequences)
 
 
 def simulate_users(
-    count: int,
+    concentrations: Sequence[float],
     *,
     k: int,
     records: Sequence[int],
@@ -80,28 +86,36 @@ def simulate_users(
     knowledge: Knowledge,
     rng: np.random.Generator,
 ) -> SimulatedUsers:
-    """Train ``count`` users on auxiliary records with label distributions of every skew.
+    """Train a user on auxiliary records for each concentration of its label distribution.
 
-    Each user's label distribution is a draw of a symmetric Dirichlet distribution whose
-    concentration is log-uniform in [0.05, 10], because the skew of the real users is not known;
-    its number of records is one of ``records``. Records are drawn with replacement within a label,
-    so that a class may be asked for more often than the auxiliary data hold it.
+    A user's label shares are a draw of Dirichlet(concentration * classes * p), with p the shares of
+    the auxiliary records, or p itself where the concentration is infinite; its number of records
+    is one of ``records``. Records are drawn with replacement within a label, so that a class may
+    be asked for more often than the auxiliary data hold it.
 
     Users whose training diverged are left out.
 
     Raises
     ------
     ConfigurationError
-        If all diverged.
+        If fewer than two are left.
     """
     model_spec, parameters, auxiliary = knowledge.model, knowledge.parameters, knowledge.auxiliary
     if model_spec is None or parameters is None or auxiliary is None:
         raise ConfigurationError("simulating users needs a model, parameters and auxiliary data")
     model = build(model_spec, seed=0)
     classes = model_spec.classes
-    sequences, histograms = [], []
-    for _ in range(count):
-        user = draw_user(auxiliary, classes, int(rng.choice(records)), rng=rng)
+    population = np.bincount(auxiliary.labels, minlength=classes) / len(auxiliary)
+    present = population > 0
+    sequences, histograms, drawn = [], [], []
+    for concentration in concentrations:
+        size = int(rng.choice(records))
+        shares = population
+        if np.isfinite(concentration):
+            shares = np.zeros(classes)
+            scale = concentration * int(present.sum())
+            shares[present] = rng.dirichlet(scale * population[present])
+        user = _with_shares(auxiliary, shares, size, rng)
         update = local_update(
             model,
             user.images,
@@ -114,14 +128,31 @@ def simulate_users(
             rng=rng,
         )
         if np.isfinite(update).all():
-            sequences.append(np.argsort(-np.abs(update), kind="stable")[:k])
+            sequences.append(_largest(update, k))
             histograms.append(np.bincount(user.labels, minlength=classes) / len(user))
-    if not sequences:
+            drawn.append((concentration, size))
+    if len(sequences) < 2:
         raise ConfigurationError(
-            f"the training of all {count} simulated users diverged at learning rate "
-            f"{training.learning_rate}"
+            f"the training of {len(concentrations) - len(sequences)} of {len(concentrations)} "
+            f"simulated users diverged at learning rate {training.learning_rate}, and at least two "
+            "are needed"
         )
-    return SimulatedUsers(np.stack(sequences), np.stack(histograms))
+    return SimulatedUsers(
+        np.stack(sequences),
+        np.stack(histograms),
+        np.array([concentration for concentration, _ in drawn], np.float64),
+        np.array([size for _, size in drawn], np.int64),
+    )
+
+
+def _largest(update: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+    """Return the coordinates of the k largest magnitudes, largest first, lowest index on ties."""
+    magnitudes = np.abs(update)
+    least = np.partition(magnitudes, len(magnitudes) - k)[len(magnitudes) - k]
+    candidates = np.flatnonzero(magnitudes >= least)
+    order = np.argsort(-magnitudes[candidates], kind="stable")[:k]
+    result: npt.NDArray[np.int64] = candidates[order]
+    return result
 
 
 def draw_user(
@@ -132,11 +163,23 @@ def draw_user(
     Label shares are Dirichlet with a concentration that is log-uniform in [0.05, 10], over the
     classes that the auxiliary records hold.
     """
-    by_label = [np.flatnonzero(auxiliary.labels == c) for c in range(classes)]
-    present = np.array([len(index) > 0 for index in by_label])
+    present = np.bincount(auxiliary.labels, minlength=classes) > 0
     concentration = np.exp(rng.uniform(np.log(0.05), np.log(10.0)))
-    shares = np.zeros(len(by_label))
+    shares = np.zeros(classes)
     shares[present] = rng.dirichlet(np.full(int(present.sum()), concentration))
+    return _with_shares(auxiliary, shares, records, rng)
+
+
+def _with_shares(
+    auxiliary: LabelledImages,
+    shares: npt.NDArray[np.float64],
+    records: int,
+    rng: np.random.Generator,
+) -> LabelledImages:
     counts = rng.multinomial(records, shares)
-    chosen = [rng.choice(by_label[c], size=n) for c, n in enumerate(counts) if n > 0]
+    chosen = [
+        rng.choice(np.flatnonzero(auxiliary.labels == c), size=n)
+        for c, n in enumerate(counts)
+        if n > 0
+    ]
     return auxiliary.take(rng.permutation(np.concatenate(chosen)))

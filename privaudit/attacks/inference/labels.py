@@ -10,7 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from privaudit.attacks.base import Guesses, Knowledge
-from privaudit.attacks.inference._simulation import TrainingParameters, simulate_users
+from privaudit.attacks.inference._ridge import choose, fit, normalised
+from privaudit.attacks.inference._simulation import (
+    SimulatedUsers,
+    TrainingParameters,
+    simulate_users,
+)
+from privaudit.attacks.inference._skew import CONCENTRATIONS, dispersions, skew_weights
 from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.models import ModelSpec, classifier_rows
 from privaudit.protocols.pa_cfl import kinds
@@ -37,26 +43,34 @@ class LabelsFromPermutation:
     coordinate e of the last layer (0 if not in the sequence) and, for each class, the number of
     its coordinates in the sequence and the sum of their :math:`1 / (1 + j)`.
 
+    How skewed the users' labels are is not declared: it is estimated from the sequences. A third
+    of the simulated users has every skew; a regression on them predicts the histograms of all
+    users, and their dispersion tells the skew (:func:`._skew.skew_weights`). The other simulated
+    users have that skew, and the regression is fitted again on all of them, weighted accordingly.
+    It is shrunk to the label shares of the auxiliary records as far as cross-validation allows;
+    where it is not better than they are by two standard errors, they are the guess.
+
     Attributes
     ----------
     round : int or None
         The round to attack; None for the first that the view holds.
     simulated_users : int
-        Users to simulate for the regression; one fifth is kept to choose its penalty.
+        Users to simulate for the regression, a third of them of every skew.
     records : tuple of int
         Sizes of the users' data that the adversary supposes; each simulated user has one of them.
         A user's true size is not in the view of the management server.
     penalties : tuple of float
-        Ridge penalties to choose from, by total variation on the simulated users kept.
+        Ridge penalties to choose from, by total variation in cross-validation; the largest that
+        is as good as the best one.
     """
 
     round: int | None = None
-    simulated_users: int = 200
+    simulated_users: int = 300
     records: tuple[int, ...] = (32, 64, 128, 256)
-    penalties: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    penalties: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
 
     name: ClassVar[str] = "inference/labels-from-permutation"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "inference"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.MODEL_ARCHITECTURE, Capability.AUXILIARY_DATA}
@@ -152,32 +166,78 @@ class LabelsFromPermutation:
         knowledge: Knowledge,
         rng: np.random.Generator,
     ) -> tuple[npt.NDArray[np.float64], dict[str, float]]:
-        from sklearn.linear_model import Ridge
-
-        simulated = simulate_users(
-            self.simulated_users,
-            k=len(sequences[0]),
-            records=self.records,
-            training=TrainingParameters.of(view),
-            knowledge=knowledge,
-            rng=rng,
-        )
-        features = np.stack([_features(s, spec) for s in simulated.sequences])
-        kept = max(1, len(features) // 5)
-        errors = []
-        for penalty in self.penalties:
-            model = Ridge(alpha=penalty).fit(features[kept:], simulated.histograms[kept:])
-            guess = _normalised(model.predict(features[:kept]))
-            errors.append(float(np.abs(guess - simulated.histograms[:kept]).sum(axis=1).mean() / 2))
-        penalty = self.penalties[int(np.argmin(errors))]
-        model = Ridge(alpha=penalty).fit(features, simulated.histograms)
+        assert knowledge.auxiliary is not None
+        training = TrainingParameters.of(view)
+        population = np.bincount(knowledge.auxiliary.labels, minlength=spec.classes)
+        population = population / population.sum()
         attacked = np.stack([_features(s, spec) for s in sequences])
+
+        def simulated(concentrations: Features) -> SimulatedUsers:
+            return simulate_users(
+                concentrations.tolist(),
+                k=len(sequences[0]),
+                records=self.records,
+                training=training,
+                knowledge=knowledge,
+                rng=rng,
+            )
+
+        count = max(2, self.simulated_users // 3)
+        every = rng.permutation(np.resize(CONCENTRATIONS, count))
+        first = simulated(every)
+        features = np.stack([_features(s, spec) for s in first.sequences])
+        even = np.ones(len(first))
+        chosen = choose(
+            features,
+            first.histograms,
+            even,
+            population,
+            penalties=self.penalties,
+            standard_errors=0,
+        )
+        model = fit(features, first.histograms, even, population, chosen.penalty)
+        weights = skew_weights(
+            dispersions(chosen.predicted, population),
+            first.concentrations,
+            first.records,
+            dispersions(model.predict(attacked), population),
+            sizes=self.records,
+            population=population,
+        )
+        second = simulated(rng.choice(CONCENTRATIONS, self.simulated_users - count, p=weights))
+        features = np.concatenate([features, [_features(s, spec) for s in second.sequences]])
+        histograms = np.concatenate([first.histograms, second.histograms])
+        importance = _importance(
+            np.concatenate([first.concentrations, second.concentrations]), weights
+        )
+        chosen = choose(
+            features,
+            histograms,
+            importance,
+            population,
+            penalties=self.penalties,
+            standard_errors=2,
+        )
+        model = fit(features, histograms, importance, population, chosen.penalty)
         diagnostics = {
-            "ridge-penalty": penalty,
+            "ridge-penalty": min(chosen.penalty, 1e300),
             "simulated-users": float(len(features)),
-            "total-variation-on-simulated-users": min(errors),
+            "total-variation-on-simulated-users": chosen.error,
+            "total-variation-of-the-prior-on-simulated-users": chosen.error_of_prior,
+            **{
+                f"users-of-concentration-{a:g}": float(w)
+                for a, w in zip(CONCENTRATIONS, weights, strict=True)
+            },
         }
-        return _normalised(model.predict(attacked)), diagnostics
+        return normalised(model.predict(attacked)), diagnostics
+
+
+def _importance(concentrations: Features, weights: Features) -> Features:
+    """Return weights with which simulated users count as if drawn with ``weights``."""
+    place = np.searchsorted(CONCENTRATIONS, concentrations)
+    drawn = np.bincount(place, minlength=len(CONCENTRATIONS)) / len(place)
+    result: Features = weights[place] / drawn[place]
+    return result
 
 
 def _sequence(message: Message) -> npt.NDArray[np.int64]:
@@ -209,11 +269,3 @@ def _features(sequence: npt.NDArray[np.int64], spec: ModelSpec) -> Features:
     height[row, column] = 1.0 - position / len(sequence)
     count = np.bincount(row, minlength=spec.classes)
     return np.concatenate([height.ravel(), count, _reciprocal_ranks(sequence, spec)])
-
-
-def _normalised(histograms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Clip at zero and make each row sum to one; a row without a positive entry is uniform."""
-    clipped = np.clip(histograms, 0.0, None)
-    clipped[clipped.sum(axis=1) == 0] = 1.0
-    result: Features = clipped / clipped.sum(axis=1, keepdims=True)
-    return result

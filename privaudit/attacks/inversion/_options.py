@@ -77,10 +77,18 @@ class MatchingOptions:
         auxiliary image of the guessed label. ``"pca"``: the span of the leading principal
         components of the auxiliary data. ``"decoder"``: the range of a small autoencoder trained
         on the auxiliary data. The last three need auxiliary data and take the place of total
-        variation. ``"auto"`` is ``"gaussian"`` when auxiliary data are granted and declared
-        and span at least half of the dimensions that they could, and ``"none"`` otherwise.
+        variation. ``"auto"`` is chosen by ``calibration``; where that is not possible, it is
+        ``"gaussian"`` when auxiliary data are granted and declared and span at least half of the
+        dimensions that they could, and ``"none"`` otherwise.
     prior_weight : float
         Weight of the mean squared latent variable of the prior.
+    prior_variation : float
+        Weight of the mean total variation beside a fitted prior.
+    calibration : int
+        With ``prior="auto"``, parts of single records' gradients and enough auxiliary data, so
+        many auxiliary records are attacked first: with the Gaussian (where it is allowed) and
+        without, each with ``total_variation`` and three times that. What comes nearest to them is
+        used (:mod:`._calibration`) and told in the diagnostics. 0 does not calibrate.
     components : int
         Principal components of the ``"pca"`` prior, or latent variables of the ``"decoder"``.
     batch_statistics : float
@@ -117,6 +125,8 @@ class MatchingOptions:
     init: Initialisation = "uniform"
     prior: PriorName = "none"
     prior_weight: float = 1e-3
+    prior_variation: float = 0.0
+    calibration: int = 8
     components: int = 80
     batch_statistics: float = 0.0
     group_consistency: float = 0.0
@@ -138,9 +148,13 @@ class MatchingOptions:
             )
         if not self.tolerance >= 0:
             raise ConfigurationError(f"tolerance must not be negative, got {self.tolerance}")
-        if not self.prior_weight >= 0:
-            raise ConfigurationError(f"prior_weight must not be negative, got {self.prior_weight}")
-        for name in ("batch_statistics", "group_consistency"):
+        for name in (
+            "prior_weight",
+            "prior_variation",
+            "calibration",
+            "batch_statistics",
+            "group_consistency",
+        ):
             if not getattr(self, name) >= 0:
                 raise ConfigurationError(f"{name} must not be negative, got {getattr(self, name)}")
         if self.group_consistency and self.restarts < 2:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inversion import _multisets as multisets
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
+from privaudit.attacks.inversion._calibration import calibrated
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._labels import (
     candidates_from_values,
@@ -105,10 +108,27 @@ def match(
                     for where, values in zip(part.indices, part.values, strict=True)
                 ]
             )
-        return _searched(options, engine, make, labels, part, auxiliary, rng, steps)
+        chosen, told = options, dict[str, float]()
+        if steps is None:
+            shared = len(part.users) > 1 and bool((part.indices == part.indices[0]).all())
+            same = part.indices[0] if shared else None
+
+            def observe(gradients: torch.Tensor, _: Int64) -> ObjectiveMaker:
+                where = _largest(gradients, part.values.shape[1], same)
+                return known(where, gradients.gather(1, where))
+
+            chosen, told = calibrated(options, engine, auxiliary, observe, rng=rng)
+        return _searched(chosen, engine, make, labels, part, auxiliary, rng, steps, told)
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)
+
+
+def _largest(gradients: torch.Tensor, count: int, same: Int64 | None) -> torch.Tensor:
+    """Return coordinates (n, count): those given, or each gradient's largest, largest first."""
+    if same is None:
+        return gradients.abs().topk(count, dim=1).indices
+    return torch.as_tensor(same, device=gradients.device).expand(len(gradients), -1)
 
 
 def match_sorted(
@@ -179,12 +199,25 @@ def match_ranks(
             labels = regressed_labels(
                 own, None, engine, auxiliary, layout, source=steps or engine, rng=rng
             )
-        row = rows_of(own, layout, engine.classes)
-        present = (row[:, :, None] == labels[:, None, :]).any(2)
-        signs = np.where(row < 0, 0, np.where(present, -1, 1))
-        make = objectives.profile_cosine(where, _search.tensor(signs, engine), profile)
+
+        def profiled(coordinates: Int64, labels: Int64) -> ObjectiveMaker:
+            row = rows_of(coordinates, layout, engine.classes)
+            present = (row[:, :, None] == labels[:, None, :]).any(2)
+            signs = np.where(row < 0, 0, np.where(present, -1, 1))
+            at = _search.tensor(coordinates, engine)
+            return objectives.profile_cosine(at, _search.tensor(signs, engine), profile)
+
+        chosen, told = options, dict[str, float]()
+        if steps is None:
+
+            def observe(gradients: torch.Tensor, labels: Int64) -> ObjectiveMaker:
+                largest = _largest(gradients, own.shape[1], None).cpu().numpy()
+                return profiled(largest, labels[:, None])
+
+            chosen, told = calibrated(options, engine, auxiliary, observe, rng=rng)
+        make = profiled(own, labels)
         ranks = PartialUpdates(names, np.zeros(own.shape, np.float32), own)
-        return _searched(options, engine, make, labels, ranks, auxiliary, rng, steps)
+        return _searched(chosen, engine, make, labels, ranks, auxiliary, rng, steps, told)
 
     with _search.single_thread():
         return group_by_records(users, counts, attack)
@@ -228,6 +261,7 @@ def _searched(
     auxiliary: LabelledImages | None,
     rng: np.random.Generator,
     steps: UnrolledUpdates | None = None,
+    told: Mapping[str, float] = MappingProxyType({}),
 ) -> Guesses:
     found = _search.search(
         engine,
@@ -239,7 +273,7 @@ def _searched(
         statistics=seen.statistics,
         simulated=steps,
     )
-    extra = {"labels declared": float(options.known_labels is not None)}
+    extra = {"labels declared": float(options.known_labels is not None), **told}
     if steps is not None:
         extra["local steps"] = float(len(steps.batches))
     way = engine.way if steps is None else "dense"

@@ -192,7 +192,9 @@ def search(
     settings = AdamSettings(
         iterations=options.iterations,
         learning_rate=options.learning_rate,
-        total_variation=options.total_variation if isinstance(prior, Pixels) else 0.0,
+        total_variation=(
+            options.total_variation if isinstance(prior, Pixels) else options.prior_variation
+        ),
         signed=signed,
         optimise_labels=optimise_labels,
     )

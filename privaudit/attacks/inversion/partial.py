@@ -101,7 +101,7 @@ class TopKMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/top-k"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = _READS
@@ -165,7 +165,7 @@ class ZeroFillMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/zero-fill"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = _READS

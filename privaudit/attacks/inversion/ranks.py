@@ -48,7 +48,7 @@ class RankProfileMatching(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/rank-profile"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {
