@@ -88,8 +88,8 @@ class Size:
     iterations: int | None = None
     batches: tuple[tuple[int, int], ...] = ((4, 5), (8, 3), (16, 2))
     label_users: int = 100
-    simulated_users: int = 200
-    averaging: tuple[int, int, int] = (40, 256, 80)
+    simulated_users: int = 300
+    averaging: tuple[int, int, int] = (40, 256, 120)
     deep_leakage: int = 12
     federations: tuple[float, ...] = (0.1, 0.1, 0.1, 0.5, 0.5, 1.0, 1.0)
     late_federations: int = 3
@@ -123,7 +123,7 @@ def quick(dataset: str = "digits") -> Size:
         federations=(0.1,),
         late_federations=1,
         federation=(6, 12),
-        blind=(("simulated_users", 20), ("starts", 1), ("evaluations", 20)),
+        blind=(("simulated_users", 20), ("starts", 1), ("evaluations", 20), ("generations", 0)),
         noise_rounds=(1, 2),
         noise_model="mlp",
     )

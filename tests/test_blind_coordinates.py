@@ -40,7 +40,7 @@ from privaudit.transcript import (
 
 AS = kinds.AGGREGATION_SERVER
 SPEC = ModelSpec("small-cnn", (1, 8, 8), 10)
-ATTACK = BlindCoordinates(simulated_users=100, starts=8)
+ATTACK = BlindCoordinates(simulated_users=100, starts=8, generations=0)
 
 
 @cache

@@ -16,9 +16,8 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-#: Temperatures from a start that is nearly right, and from one that is not.
+#: Temperatures from a start that is nearly right.
 _NEAR = (4.0, 2.0, 1.0, 1.0, 1.0)
-_FAR = (*np.geomspace(8.0, 1.0, 14), 1.0, 1.0, 1.0)
 
 #: Columns that a start is relabelled and annealed with; the others are placed at the end.
 _COLUMNS = 200
@@ -202,11 +201,11 @@ class Placing:
         base = (own.precision @ own.mean) @ covariance @ own.loadings
         return slope.astype(np.float32), base.astype(np.float32)
 
-    def place(self, start: Factors, *, near: bool, rounds: int = 2) -> Placed:
+    def place(self, start: Factors, *, rounds: int = 2) -> Placed:
         """Alternate between soft assignment and factors, and end with a linear assignment."""
         from scipy.optimize import linear_sum_assignment
 
-        factors = self._annealed(start, _NEAR if near else _FAR, self._some)
+        factors = self._annealed(start, _NEAR, self._some)
         every = np.arange(self.values.shape[1])
         factors = self._annealed(factors, (1.0,), every)
         for turn in range(rounds):
@@ -219,6 +218,27 @@ class Placing:
         return Placed(
             chosen.astype(np.int64), share[every, chosen].astype(np.float64), factors, total
         )
+
+    def widened(self, start: Factors, schedule: Sequence[float]) -> Factors:
+        """Alternate between soft assignment of some columns and factors, from far away.
+
+        Factors that explain the columns under a wrong assignment look certain, and that assignment
+        then is final. At each entry of ``schedule``, which falls, factors are held to be uncertain
+        by that share of their prior covariance. This counts errors relative to what is usual at a
+        coordinate, so that short columns matter as much as long ones.
+        """
+        prior, factors = np.linalg.inv(self.templates.precision), start
+        for share in schedule:
+            doubtful = replace(factors, covariance=factors.covariance + share * prior)
+            variance, cost = self._variance(doubtful), self._cost(doubtful, self._some)
+            soft = self._soft(cost, 1.0)
+            sums = (self.values[:, self._some] @ soft) / variance
+            factors = self._solve(soft.sum(0) / variance, sums)
+        return factors
+
+    def misfit(self, factors: Factors) -> float:
+        """Return the cost of some columns, each at its nearest candidate."""
+        return float(self._cost(factors, self._some).min(1).sum(dtype=np.float64))
 
     def _annealed(self, factors: Factors, temperatures: Sequence[float], part: Int64) -> Factors:
         for temperature in temperatures:

@@ -6,7 +6,7 @@ server does not know. It sees the same unknown coordinates of all users, and tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, get_args
 
@@ -17,6 +17,8 @@ from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.inference._simulation import TrainingParameters
 from privaudit.attacks.inversion._baseline import prior_guesses
 from privaudit.attacks.inversion._blind_groups import zero_sum_group
+from privaudit.attacks.inversion._blind_placement import PLACED, Placement, as_guesses, placement
+from privaudit.attacks.inversion._blind_population import NOISE, refine, search, shares_of
 from privaudit.attacks.inversion._blind_search import Placed, Placing
 from privaudit.attacks.inversion._blind_templates import Templates, learn_templates
 from privaudit.attacks.inversion._observations import (
@@ -42,39 +44,13 @@ __all__ = ["PLACED", "BlindCoordinates", "BlindMatching", "Placement"]
 
 Start = Literal["values", "first-round"]
 
-#: Element type of a guess, one element an important value.
-PLACED = np.dtype([("coordinate", np.int64), ("value", np.float32)])
-
 #: Pairs of a value and a candidate coordinate at most; each array of costs has so many numbers.
 _MOST_PAIRS = 2**27
 
+#: Mean confidence in a placement that is believed without a search.
+_SURE = 0.9
+
 _WHY = "simulated users, from which it learns what updates look like at each coordinate"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """Where the columns of a round lie.
-
-    Attributes
-    ----------
-    users : tuple of str
-    round : int or None
-    values : ndarray of float32, shape (users, k)
-    coordinates : ndarray of int64, shape (k,)
-    confidence : ndarray of float64, shape (k,)
-        Probability of each coordinate, as the model has it.
-    histograms : ndarray of float64, shape (users, classes)
-        Label shares, rows sum to one.
-    diagnostics : mapping of str to float
-    """
-
-    users: tuple[str, ...]
-    round: int | None
-    values: npt.NDArray[np.float32]
-    coordinates: npt.NDArray[np.int64]
-    confidence: npt.NDArray[np.float64]
-    histograms: npt.NDArray[np.float64]
-    diagnostics: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +67,12 @@ class BlindCoordinates:
     4. Columns are assigned to coordinates softly and users' factors estimated, in turn, at a
        falling temperature; a linear assignment ends it.
 
-    Where no group sums to zero, as late in training, when the biases are no longer long, the
-    search starts from the prior, which seldom succeeds. With ``start="first-round"`` it starts
-    from the label shares that the attack on the first round found at the public initial
-    parameters: users keep their records.
+    Where no group sums to zero, as late in training, when the biases are no longer long, or where
+    what it leads to is not believed, label shares come from moments of the values, block by block
+    of the order of importance, and a population of them is searched
+    (:func:`._blind_population.search`). With ``start="first-round"`` placing starts from the label
+    shares that the attack on the first round found at the public initial parameters: users keep
+    their records.
 
     Attributes
     ----------
@@ -107,6 +85,8 @@ class BlindCoordinates:
         Random orders of the classes to descend from, at most.
     evaluations : int
         Orders of the classes whose cost is computed, at most.
+    generations : int
+        Of the population, at most.
     records : int, optional
         Records of each user, if declared; otherwise what users told the aggregation server.
     most_records : int
@@ -120,11 +100,12 @@ class BlindCoordinates:
     candidates: int = 4
     starts: int = 24
     evaluations: int = 8000
+    generations: int = 4
     records: int | None = None
     most_records: int = 100_000
 
     name: ClassVar[str] = "inversion/blind-coordinates"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {
@@ -141,8 +122,9 @@ class BlindCoordinates:
         for name in ("simulated_users", "candidates", "starts", "evaluations"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.directions < 0:
-            raise ConfigurationError(f"directions must not be negative, got {self.directions}")
+        for name in ("directions", "generations"):
+            if getattr(self, name) < 0:
+                raise ConfigurationError(f"{name} must not be negative, got {getattr(self, name)}")
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Place the values of every user outside the coalition.
@@ -172,7 +154,7 @@ class BlindCoordinates:
         few = replace(self, simulated_users=min(self.simulated_users, 4 * classes))
         seen, chosen, templates = few._learned(view, knowledge, self.round, rng)
         k = seen.values.shape[1]
-        return _guesses(
+        return as_guesses(
             Placement(
                 seen.users,
                 chosen,
@@ -200,58 +182,88 @@ class BlindCoordinates:
 
     def guesses(self, placed: Placement) -> Guesses:
         """Return a placement as :meth:`run` does."""
-        return _guesses(placed)
+        return as_guesses(placed)
 
-    def place(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Placement:
-        """Return where the columns lie and what the users' labels are; errors as :meth:`run`."""
-        earlier: Placement | None = None
+    def place(
+        self,
+        view: View,
+        *,
+        knowledge: Knowledge,
+        rng: np.random.Generator,
+        others: Sequence[Placement] = (),
+    ) -> Placement:
+        """Return where the columns lie and what the users' labels are; errors as :meth:`run`.
+
+        Parameters
+        ----------
+        view, knowledge, rng
+            As of :meth:`run`.
+        others : sequence of Placement
+            Of other rounds, whose label shares are tried too: users keep their records.
+        """
         if self.start == "first-round":
-            earlier = self._first_round(view, knowledge, rng)
+            others = (*others, self._first_round(view, knowledge, rng))
         seen, chosen, templates = self._learned(view, knowledge, self.round, rng)
-        placing = Placing(seen.values.astype(np.float64), templates)
         diagnostics: dict[str, float] = {"candidates": float(len(templates.coordinates))}
-        if earlier is not None:
-            known = dict(zip(earlier.users, earlier.histograms, strict=True))
-            missing = [user for user in seen.users if user not in known]
-            if missing:
-                raise UnmetRequirementsError(
-                    f"attack '{self.name}': '{missing[0]}' sent no values in the first round"
-                )
-            shares = np.stack([known[user] for user in seen.users])
-            placed = placing.place(placing.of_histograms(shares), near=True)
-        else:
-            placed = self._from_values(placing, seen, templates, diagnostics, rng)
-        return _placement(seen, chosen, templates, placed, diagnostics)
+        shares = [self._shares(other, seen.users) for other in others]
+        placed = self._from_shares(seen, templates, shares, rng)
+        if placed is None or (self.start == "values" and placed.confidence.mean() < _SURE):
+            placed = self._from_values(seen, templates, shares, diagnostics, rng)
+        return placement(seen, chosen, templates, placed, diagnostics)
+
+    def _shares(self, other: Placement, users: Sequence[str]) -> npt.NDArray[np.float64]:
+        known = dict(zip(other.users, other.histograms, strict=True))
+        missing = [user for user in users if user not in known]
+        if missing:
+            raise UnmetRequirementsError(
+                f"attack '{self.name}': '{missing[0]}' sent no values in round {other.round}"
+            )
+        return np.stack([known[user] for user in users])
+
+    def _from_shares(
+        self,
+        seen: PartialUpdates,
+        templates: Templates,
+        shares: Sequence[npt.NDArray[np.float64]],
+        rng: np.random.Generator,
+    ) -> Placed | None:
+        wide = replace(templates, noise=templates.noise * NOISE)
+        values = seen.values.astype(np.float64)
+        tried = [refine(values, wide, own, rng=rng) for own in shares]
+        return min(tried, key=lambda one: one.cost, default=None)
 
     def _from_values(
         self,
-        placing: Placing,
         seen: PartialUpdates,
         templates: Templates,
+        shares: Sequence[npt.NDArray[np.float64]],
         diagnostics: dict[str, float],
         rng: np.random.Generator,
     ) -> Placed:
-        group = zero_sum_group(seen.values.astype(np.float64), templates.classes)
+        values = seen.values.astype(np.float64)
+        group = zero_sum_group(values, templates.classes)
         diagnostics["zero-sum groups"] = float(group is not None)
-        if group is None:
-            return placing.place(placing.prior(), near=False)
-        named = placing.relabel(
-            group.columns, starts=self.starts, evaluations=self.evaluations, rng=rng
-        )
-        diagnostics |= {
-            "zero-sum residual": group.residual,
-            "orders scored": float(named.evaluations),
-            "starts": float(named.starts),
-            "cost of the order": named.cost,
-        }
-        if np.isfinite(named.runner_up):
-            diagnostics["cost of the next order"] = named.runner_up
-        placed = placing.place(placing.of_group(group.columns, named.order), near=True)
-        if placed.confidence.mean() >= 0.5:
-            return placed
-        # The model believes little of what it found: the prior may lead to something likelier.
-        other = placing.place(placing.prior(), near=False)
-        return min(placed, other, key=lambda one: one.cost)
+        also = list(shares)
+        if group is not None:
+            placing = Placing(values, templates)
+            named = placing.relabel(
+                group.columns, starts=self.starts, evaluations=self.evaluations, rng=rng
+            )
+            diagnostics |= {
+                "zero-sum residual": group.residual,
+                "orders scored": float(named.evaluations),
+                "starts": float(named.starts),
+                "cost of the order": named.cost,
+            }
+            if np.isfinite(named.runner_up):
+                diagnostics["cost of the next order"] = named.runner_up
+            placed = placing.place(placing.of_group(group.columns, named.order))
+            if placed.confidence.mean() >= _SURE:
+                return placed
+            also.append(shares_of(placed.factors, templates.classes))
+        found = search(values, templates, generations=self.generations, rng=rng, also=also)
+        diagnostics["starts annealed"] = float(found.annealed)
+        return found.placed
 
     def _first_round(self, view: View, knowledge: Knowledge, rng: np.random.Generator) -> Placement:
         initial = view.public_arrays.get("initial-parameters")
@@ -355,40 +367,3 @@ class BlindMatching(MatchingOptions):
         """Guess the mean auxiliary image, or grey, for the same targets."""
         users = target_ids(view, IMPORTANT_VALUES, attack=self.name)
         return prior_guesses(view, users, knowledge=knowledge, options=self, attack=self.name)
-
-
-def _placement(
-    seen: PartialUpdates,
-    chosen: int | None,
-    templates: Templates,
-    placed: Placed,
-    diagnostics: dict[str, float],
-) -> Placement:
-    shares = np.clip(placed.factors.mean[:, : templates.classes], 0, None)
-    shares[shares.sum(1) == 0] = 1.0
-    diagnostics["cost"] = placed.cost
-    diagnostics["mean confidence"] = float(placed.confidence.mean())
-    return Placement(
-        seen.users,
-        chosen,
-        seen.values,
-        templates.coordinates[placed.candidates],
-        placed.confidence,
-        shares / shares.sum(1, keepdims=True),
-        diagnostics,
-    )
-
-
-def _guesses(placed: Placement) -> Guesses:
-    values = []
-    for own in placed.values:
-        value = np.empty(len(own), PLACED)
-        value["coordinate"], value["value"] = placed.coordinates, own
-        values.append(value)
-    suffix = "" if placed.round is None else f"/round-{placed.round}"
-    return Guesses(
-        target_ids=tuple(f"{user}{suffix}" for user in placed.users),
-        values=tuple(values),
-        scores=np.full(len(placed.users), float(placed.confidence.mean())),
-        diagnostics=placed.diagnostics,
-    )
