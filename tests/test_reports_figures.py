@@ -7,6 +7,7 @@ import io
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from reports_sample import HOSTILE, sample_report
 from reports_sample_evidence import budgets, exposure, utilities
 
 from privaudit.errors import ConfigurationError, InvalidDataError
+from privaudit.reports import read_report
 from privaudit.reports.figures import (
     epsilon_by_cluster_size,
     exposure_bars,
@@ -161,3 +163,17 @@ def test_nothing_of_a_figure_lies_beyond_its_edges(length: int) -> None:
     # The plot keeps its height, however high the legend is: the axis upwards is the longest line.
     upright = max(len(run) for column in (image < 60).T for run in _runs(column))
     assert upright > 0.4 * 3.3 * 170
+
+
+SAMPLES = Path(__file__).parents[1] / "reports"
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason=f"no {SAMPLES}: not a checkout")
+@pytest.mark.parametrize("name", ["pa-cfl", "pa-cfl-mnist", "disue", "pq-mds", "campaign"])
+def test_nothing_of_a_sample_reports_figures_lies_beyond_their_edges(name: str) -> None:
+    figures = read_report(SAMPLES / name).figures
+    assert figures
+    for figure in figures:
+        image = np.asarray(_image(figure.png).convert("L"))
+        for edge in (image[:2], image[-2:], image[:, :2], image[:, -2:]):
+            assert edge.min() > 250, figure.title
