@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -78,6 +79,28 @@ def commands() -> Iterator[Command]:
             arguments = shlex.split(written, comments=True)
             if arguments:
                 yield Command(block.page, block.line + number, tuple(arguments))
+
+
+#: A block of one command, and the block of what it prints.
+SHOWN = re.compile(r"```sh\n([^\n]+)\n```\n\n```text\n(.*?)\n```", re.DOTALL)
+
+
+@cache
+def outputs() -> dict[tuple[str, int], str]:
+    """What pages show that a command prints, by the page and the line of the command."""
+    found = {}
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        for match in SHOWN.finditer(text):
+            found[name_of(page), text.count("\n", 0, match.start(1)) + 1] = match[2]
+    return found
+
+
+def words(output: str) -> Counter[str]:
+    """Count the words of an output: no numbers, no lines of tables, no verdicts, no wrapping."""
+    tokens = re.split(r"[\s\u2500-\u257f]+", output)
+    verdicts = {"breached", "inconclusive", "not", "shown"}
+    return Counter(t for t in tokens if t[:1].isalpha() and t not in verdicts)
 
 
 @cache
@@ -196,14 +219,14 @@ def _indices() -> dict[str, Any]:
 #: Of the samples on a page that hold a text, the run that they start from.
 _RUNS: tuple[tuple[str, str, Any], ...] = (
     ("docs/accounting.md", "protocol_events", _pa_cfl),
-    ("docs/attacks/blind-coordinates.md", "", _pa_cfl),
-    ("docs/attacks/inversion.md", "RankProfile", _pa_cfl),
-    ("docs/attacks/inversion.md", "LocalSteps", _fedavg),
-    ("docs/attacks/inversion.md", "", _gradients),
-    ("docs/attacks/inference.md", "inject_probes", _disue),
-    ("docs/attacks/inference.md", "", _fedavg),
     ("docs/attacks/indices.md", "", _indices),
-    ("docs/attacks/reidentification.md", "PERMUTATION_SEQUENCE", _pa_cfl_twice),
-    ("docs/attacks/reidentification.md", "SIMILARITY_VALUES", _disue),
-    ("docs/attacks/reidentification.md", "UPDATE", _fedavg),
+    ("docs/attacks/inference/membership.md", "", _fedavg),
+    ("docs/attacks/inference/property.md", "", _fedavg),
+    ("docs/attacks/inference/similarity-probes.md", "", _disue),
+    ("docs/attacks/inversion.md", "", _gradients),
+    ("docs/attacks/inversion/blind-coordinates.md", "", _pa_cfl),
+    ("docs/attacks/inversion/rank-profile.md", "", _pa_cfl),
+    ("docs/attacks/reidentification/gradient-linking.md", "", _fedavg),
+    ("docs/attacks/reidentification/permutation-linking.md", "", _pa_cfl_twice),
+    ("docs/attacks/reidentification/similarity-linking.md", "", _disue),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections import Counter
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, human_bytes, table
+from privaudit.cli._pages import page_of
+from privaudit.cli._text import plain
 from privaudit.errors import (
     ConfigurationError,
     CorruptRecordingError,
@@ -209,7 +210,8 @@ def register(app: typer.Typer) -> None:
             preset = PRESETS.get(name)
             if preset is not None:
                 typer.echo(f"preset {name}: {_command(preset)}\n\n{preset.summary}")
-                typer.echo(f"source: {preset.source}\n")
+                typer.echo(f"source: {preset.source}")
+                typer.echo(f"page: {page_of('preset', name)}\n")
             # An attack's name without its family will do too, if only one has it.
             try:
                 name, kinds = resolve(name, {})[0], ["attack"]
@@ -225,7 +227,9 @@ def register(app: typer.Typer) -> None:
             typer.echo(
                 "\n" * (position > 0) + f"{kind} {name}{version and f', version {version}'}\n"
             )
-            typer.echo(_plain(inspect.getdoc(thing) or ""))
+            typer.echo(plain(inspect.getdoc(thing) or ""))
+            if page := page_of(kind, name, thing):
+                typer.echo(f"\npage: {page}")
             if kind == "attack":
                 typer.echo(f"\nrisk: {thing.risk}")
                 typer.echo(f"requires: {', '.join(sorted(thing.requires)) or 'nothing'}")
@@ -248,18 +252,13 @@ def register(app: typer.Typer) -> None:
         table("environment", ("what", "value"), [(k, str(v)) for k, v in facts.items()])
 
 
-def _plain(text: str) -> str:
-    """Return a docstring as people read it: names of classes instead of references to them."""
-    return re.sub(r":\w+:`[~.\w]*?(\w+)`", r"\1", text).replace("``", "'")
-
-
 def _options(attack: type[Any]) -> None:
     """Print what inherited classes say of options, then defaults and what is allowed."""
     if not is_dataclass(attack) or not fields(attack):
         return
     for part in attack.__mro__[1:]:
         if is_dataclass(part):
-            typer.echo("\n" + _plain(inspect.getdoc(part) or ""))
+            typer.echo("\n" + plain(inspect.getdoc(part) or ""))
     hints, rows = get_type_hints(attack), []
     for field in fields(attack):
         kind = hints[field.name]
@@ -273,7 +272,7 @@ def _parameters(config: type[Any]) -> None:
     """Print what each class of a configuration says of its parameters, then their defaults."""
     for part in config.__mro__:
         if hasattr(part, "model_fields") and not part.__module__.startswith("pydantic"):
-            typer.echo("\n" + _plain(inspect.getdoc(part) or ""))
+            typer.echo("\n" + plain(inspect.getdoc(part) or ""))
     fields = config.model_fields
     table(
         "parameters (-p NAME=VALUE)",
@@ -318,7 +317,7 @@ def _rows(view: Any) -> list[dict[str, Any]]:
 
 
 def _first_line(thing: Any) -> str:
-    return (inspect.getdoc(thing) or "").splitlines()[0] if inspect.getdoc(thing) else ""
+    return plain((inspect.getdoc(thing) or "").partition("\n")[0])
 
 
 def _command(preset: Preset) -> str:
