@@ -88,8 +88,8 @@ def _verdicts(heads: Sequence[Finding], report: AuditReport) -> Table:
         "Verdict by protocol and coalition",
         column((*names, "#Not measured")),
         tuple(rows),
-        note="Each verdict is the worst among the cells, which the last columns count. A dash: no "
-        f"attack told.{untested}",
+        note="Each verdict is the worst among the cells, which the last columns count. A dash: "
+        f"nothing was measured.{untested}",
         cards=True,
     )
 
