@@ -88,8 +88,8 @@ def _verdicts(heads: Sequence[Finding], report: AuditReport) -> Table:
         "Verdict by protocol and coalition",
         column((*names, "#Not measured")),
         tuple(rows),
-        note="Each verdict is the worst among the cells, which the last columns count. A dash: "
-        f"nothing was measured.{untested}",
+        note="Each verdict is the worst of the cells that the last columns count. A dash: not "
+        f"measured.{untested}",
         cards=True,
     )
 
