@@ -10,7 +10,7 @@ was found here with n and a 95 % interval, and a verdict by a rule of ``_attack_
 that was written down before.
 
 The network is the paper's (582,026 parameters), k = 0.25 %. Digits, enlarged to 28 x 28, always;
-MNIST where a data root has it. Prototype's numbers without a data set are of MNIST. Everything
+MNIST and Fashion-MNIST where a data root has them. Everything
 takes the better part of an hour a data set on one core; finished parts are kept with ``--keep
 FOLDER`` and not computed again. ``--quick`` runs every part at a size at which nothing is learned.
 """
@@ -104,7 +104,7 @@ def chosen_sizes(options: argparse.Namespace) -> list[Size]:
     """Return what is to be measured."""
     if options.quick:
         return [quick()]
-    names = (options.dataset,) if options.dataset else ("digits28", "mnist")
+    names = (options.dataset,) if options.dataset else DATASETS
     return [
         Size(name)
         for name in names
@@ -117,7 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="run everything at tiny sizes")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts: {', '.join(PARTS)}")
     parser.add_argument("--dataset", choices=DATASETS, help="only this data set")
-    parser.add_argument("--data-root", type=Path, help="folder with MNIST (or PRIVAUDIT_DATA)")
+    parser.add_argument(
+        "--data-root", type=Path, help="folder with MNIST and Fashion-MNIST (or PRIVAUDIT_DATA)"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="seeds, pooled")
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--keep", type=Path, help="folder for finished parts, reused when there")

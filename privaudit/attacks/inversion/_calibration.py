@@ -29,8 +29,10 @@ Int64 = npt.NDArray[np.int64]
 #: From gradients (n, d) and labels (n,) of records, the objective of a message about each.
 Observe = Callable[[Tensor, Int64], ObjectiveMaker]
 
-#: Weights of total variation that are tried, over the one that the options name.
-_FACTORS = (1.0, 3.0)
+#: Weights of total variation that are tried, over the one that the options name: beside a fitted
+#: prior, which may need none, and alone.
+_BESIDE = (0.0, 1.0, 3.0)
+_ALONE = (1.0, 3.0)
 
 #: So many times the calibration's records must be left for priors and class means.
 _LEFT = 4
@@ -54,27 +56,15 @@ def candidates(
 
     See :func:`._priors.fills_its_space` for where it is not.
     """
-    weights = [factor * options.total_variation for factor in _FACTORS]
     found = []
     if fills_its_space(auxiliary, classes):
-        found = [
-            _Candidate(
-                f"gaussian, variation {weight:g}",
-                True,
-                weight,
-                replace(options, prior="gaussian", prior_variation=weight),
-            )
-            for weight in weights
-        ]
-    return found + [
-        _Candidate(
-            f"none, variation {weight:g}",
-            False,
-            weight,
-            replace(options, prior="none", total_variation=weight),
-        )
-        for weight in weights
-    ]
+        for weight in (factor * options.total_variation for factor in _BESIDE):
+            way = replace(options, prior="gaussian", prior_variation=weight)
+            found.append(_Candidate(f"gaussian, variation {weight:g}", True, weight, way))
+    for weight in (factor * options.total_variation for factor in _ALONE):
+        way = replace(options, prior="none", total_variation=weight)
+        found.append(_Candidate(f"none, variation {weight:g}", False, weight, way))
+    return found
 
 
 def calibrated(

@@ -87,8 +87,9 @@ class MatchingOptions:
     calibration : int
         With ``prior="auto"``, parts of single records' gradients and enough auxiliary data, so
         many auxiliary records are attacked first: with the Gaussian (where it is allowed) and
-        without, each with ``total_variation`` and three times that. What comes nearest to them is
-        used (:mod:`._calibration`) and told in the diagnostics. 0 does not calibrate.
+        without, each with ``total_variation`` and three times that, the Gaussian also alone. What
+        comes nearest to them is used (:mod:`._calibration`) and told in the diagnostics. 0 does
+        not calibrate.
     components : int
         Principal components of the ``"pca"`` prior, or latent variables of the ``"decoder"``.
     batch_statistics : float
