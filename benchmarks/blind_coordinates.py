@@ -1,13 +1,15 @@
 """Does the aggregation server of PA-CFL find the coordinates of its values without pi^g?
 
-    python benchmarks/blind_coordinates.py [--data digits] [--seeds N] [--steps 0,20] [--json]
+    python benchmarks/blind_coordinates.py [--data digits] [--seeds N] [--steps 0,20]
+                                           [--rounds 1,2,5] [--json]
 
 Each federation: users with Dirichlet(alpha) label skew, one gradient a user at parameters that
 were trained for some steps of SGD (rate 0.1, batches of 64) on the users' pooled records. The
-attack starts from the values of that round alone, and from the label shares found in a first round
-at the initial parameters. Coordinates: share placed exactly, beside placing by rank (prior), and
-the deranged control, which scores the values of other users. Labels: total variation distance to
-the true shares, beside the prior.
+attack starts from the values of that round alone, from those of several rounds, each some steps
+later than the one before (pi^g is another in every round, users' records are not), and from the
+label shares found in a first round at the initial parameters. Coordinates: share placed exactly,
+beside placing by rank (prior), and the deranged control, which scores the values of other users.
+Labels: total variation distance to the true shares, beside the prior.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import numpy as np
 
 from privaudit.attacks.base import Guesses, Knowledge
 from privaudit.attacks.control import deranged
-from privaudit.attacks.inversion import BlindCoordinates
+from privaudit.attacks.inversion.blind import BlindCoordinates, Placement
 from privaudit.datasets import load_dataset
 from privaudit.datasets.base import FederatedData
 from privaudit.datasets.partition import partition
@@ -32,10 +34,13 @@ from privaudit.protocols.pa_cfl import kinds
 from privaudit.protocols.pa_cfl.sequences import global_permutation, permutation_sequence
 from privaudit.protocols.training import accuracy, local_update
 from privaudit.scoring.coordinates import coordinate_accuracy
-from privaudit.transcript import Capability, Coalition, MemoryRecorder, Party
+from privaudit.transcript import Capability, Coalition, MemoryRecorder, Party, View
 
 AS = kinds.AGGREGATION_SERVER
 RATE, BATCH = 0.1, 64
+
+#: Steps of SGD between rounds that are combined.
+GAP = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,26 @@ def record(
         recorder.note_truth(f"{client.party}/round-{t}", update=update)
 
 
+def combined(
+    attack: BlindCoordinates,
+    view: View,
+    knowledge: Knowledge,
+    parameters: Sequence[np.ndarray],
+    chain: list[Placement],
+    rng: np.random.Generator,
+) -> Placement:
+    """Place the attack's round, after those that follow it; ``chain`` keeps what was placed."""
+    first = attack.round or 1
+    for t in range(first + len(chain), first + len(parameters)):
+        known = replace(knowledge, parameters=parameters[t - first])
+        own = replace(attack, round=t)
+        chain.append(own.place(view, knowledge=known, rng=rng, others=chain))
+    if len(chain) == 1:
+        return chain[0]
+    again = replace(attack, start="other-rounds")
+    return again.place(view, knowledge=knowledge, rng=rng, others=chain)
+
+
 def mean(guesses: Guesses, recorder: MemoryRecorder) -> float:
     return float(np.mean(list(coordinate_accuracy(guesses, recorder.truth()).per_target.values())))
 
@@ -139,8 +164,9 @@ def rows(options: argparse.Namespace, seed: int) -> Iterator[Row]:
         recorder.publish("initial-parameters", initial)
         k = int(share * len(initial))
         record(recorder, data, initial, 1, k)
-        if steps:
-            record(recorder, data, parameters, 2, k)
+        later = [trained(data, steps + GAP * i, seed) for i in range(max(options.rounds))]
+        for i, own in enumerate(later if steps else []):
+            record(recorder, data, own, 2 + i, k)
         view = recorder.transcript().view(Coalition.of(AS, capabilities=Capability))
         knowledge = Knowledge(spec, parameters, auxiliary)
         correct = accuracy(
@@ -150,11 +176,15 @@ def rows(options: argparse.Namespace, seed: int) -> Iterator[Row]:
             parameters=parameters,
             calibration=auxiliary.images,
         )
-        for start in ("values", "first-round") if steps else ("values",):
-            attack = BlindCoordinates(round=2 if steps else 1, start=start)
+        attack, chain = BlindCoordinates(round=2 if steps else 1), list[Placement]()
+        for start in (*options.rounds, "first-round") if steps else (1,):
             begun = time.process_time()
             rng = np.random.default_rng([seed, 2])
-            placed = attack.place(view, knowledge=knowledge, rng=rng)
+            if start == "first-round":
+                first = replace(attack, start="first-round")
+                placed = first.place(view, knowledge=knowledge, rng=rng)
+            else:
+                placed = combined(attack, view, knowledge, later[:start], chain, rng)
             spent = time.process_time() - begun
             guesses = attack.guesses(placed)
             others = deranged(view, kinds=attack.reads, rng=np.random.default_rng([seed, 3]))
@@ -171,7 +201,7 @@ def rows(options: argparse.Namespace, seed: int) -> Iterator[Row]:
                 seed=seed,
                 steps=steps,
                 model_accuracy=correct,
-                start=start,
+                start=start if start == "first-round" else f"{start} round{'s' * (start > 1)}",
                 coordinates=mean(guesses, recorder),
                 by_rank=mean(baseline, recorder),
                 control=mean(attack.guesses(control), recorder),
@@ -191,9 +221,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=51)
     parser.add_argument("--steps", default="0,20")
+    parser.add_argument("--rounds", default="1", help="rounds that are combined, ascending")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON at the end")
     options = parser.parse_args(arguments)
     options.steps = [int(step) for step in options.steps.split(",")]
+    options.rounds = [int(count) for count in options.rounds.split(",")]
     print(
         "data   alpha seed steps model | start        coord.  rank control |  TVD prior conf.  CPU"
     )

@@ -42,7 +42,7 @@ from privaudit.transcript import Capability, View
 
 __all__ = ["PLACED", "BlindCoordinates", "BlindMatching", "Placement"]
 
-Start = Literal["values", "first-round"]
+Start = Literal["values", "first-round", "other-rounds"]
 
 #: Pairs of a value and a candidate coordinate at most; each array of costs has so many numbers.
 _MOST_PAIRS = 2**27
@@ -78,7 +78,8 @@ class BlindCoordinates:
     ----------
     round : int or None
         The round to attack, at whose parameters updates were computed; None for the first.
-    start : {"values", "first-round"}
+    start : {"values", "first-round", "other-rounds"}
+        "other-rounds" starts from the label shares of placements that :meth:`place` is given.
     simulated_users, directions, candidates
         See :func:`._blind_templates.learn_templates`.
     starts : int
@@ -199,13 +200,20 @@ class BlindCoordinates:
         view, knowledge, rng
             As of :meth:`run`.
         others : sequence of Placement
-            Of other rounds, whose label shares are tried too: users keep their records.
+            Of other rounds, whose label shares, and the mean of these, are tried too: users keep
+            their records. With ``start="values"`` the search follows unless one is believed.
         """
         if self.start == "first-round":
             others = (*others, self._first_round(view, knowledge, rng))
+        if self.start == "other-rounds" and not others:
+            raise UnmetRequirementsError(
+                f"attack '{self.name}' with start 'other-rounds' needs placements of other rounds"
+            )
         seen, chosen, templates = self._learned(view, knowledge, self.round, rng)
         diagnostics: dict[str, float] = {"candidates": float(len(templates.coordinates))}
         shares = [self._shares(other, seen.users) for other in others]
+        if len(shares) > 1:
+            shares.append(np.mean(shares, axis=0))
         placed = self._from_shares(seen, templates, shares, rng)
         if placed is None or (self.start == "values" and placed.confidence.mean() < _SURE):
             placed = self._from_values(seen, templates, shares, diagnostics, rng)
