@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inversion_runs import LENET, PAPER, attacked, median, view_of, world
 
 from privaudit.attacks.inversion import AnalyticInversion
+from privaudit.attacks.inversion._alternation import Head
 from privaudit.attacks.inversion._separation import separate
 from privaudit.models import ModelSpec, build
 from privaudit.protocols.baselines.kinds import SERVER
@@ -43,7 +44,62 @@ def test_dense_derivatives_do_not_tell_records_apart() -> None:
     assert found.residual == 1
 
 
-@pytest.mark.parametrize("per_user", [1, 6])
+def gradient_of(
+    records: int, rng: np.random.Generator, *, classes: int = 10, rows: int = 300
+) -> tuple[np.ndarray, np.ndarray, Head]:
+    """Inputs and derivatives of rectified units before a last layer, and what is guessed of it."""
+    inputs = rng.random((records, records + 20))
+    weights = rng.standard_normal((classes, rows))
+    slopes = (
+        rng.dirichlet(np.ones(classes), records)
+        - np.eye(classes)[rng.integers(classes, size=records)]
+    )
+    derivatives = (slopes @ weights * (rng.random((records, rows)) < 0.6)).T
+    guesses = (
+        rng.dirichlet(np.ones(classes), 500) - np.eye(classes)[rng.integers(classes, size=500)]
+    )
+    return inputs, derivatives, Head(weights, guesses)
+
+
+@settings(max_examples=10, deadline=None)
+@given(records=st.integers(2, 24), seed=st.integers(0, 10_000))
+def test_a_known_last_layer_tells_dozens_of_records_apart_without_choosing_rows(
+    records, seed
+) -> None:
+    rng = np.random.default_rng(seed)
+    inputs, derivatives, head = gradient_of(records, rng)
+    found = separate(
+        derivatives @ inputs,
+        derivatives.sum(1),
+        records=records,
+        tries=1,
+        rng=rng,
+        head=head,
+        starts=20_000,
+    )
+    assert found.residual < 1e-9
+    distances = np.linalg.norm(found.inputs[:, None] - inputs, axis=2)
+    assert sorted(distances.argmin(1)) == list(range(records))
+    assert distances.min(1).max() < 1e-6
+
+
+def test_another_last_layer_explains_nothing_and_nothing_is_claimed() -> None:
+    rng = np.random.default_rng(1)
+    inputs, derivatives, head = gradient_of(12, rng)
+    other = replace(head, weights=rng.permuted(head.weights, axis=1))
+    found = separate(
+        derivatives @ inputs,
+        derivatives.sum(1),
+        records=12,
+        tries=1,
+        rng=rng,
+        head=other,
+        starts=2000,
+    )
+    assert len(found.inputs) == 0
+
+
+@pytest.mark.parametrize("per_user", [1, 6, 12])
 def test_a_network_without_convolutions_gives_its_records_away_exactly(per_user: int) -> None:
     w = world(330, 3, MLP, per_user=per_user)
     guesses, baseline = attacked(AnalyticInversion(), view_of(w.transcript(), SERVER), w.knowledge)
@@ -87,8 +143,9 @@ def test_an_update_of_zeros_is_a_poor_guess_and_not_a_crash() -> None:
     assert np.isfinite(guesses.scores).all()
 
 
-def test_features_of_four_records_are_separated_through_the_paper_network() -> None:
-    w = world(335, 1, PAPER, per_user=4)
+@pytest.mark.parametrize("records", [4, 24])
+def test_features_of_many_records_are_separated_through_the_paper_network(records: int) -> None:
+    w = world(335, 1, PAPER, per_user=records)
     module = build(PAPER, seed=335).eval()
     layer = module.fc1
     assert isinstance(layer, torch.nn.Linear)
@@ -100,10 +157,15 @@ def test_features_of_four_records_are_separated_through_the_paper_network() -> N
     found = separate(
         weight.reshape(512, 1024),
         rest[:512],
-        records=4,
-        tries=50_000,
+        records=records,
+        tries=1,
         rng=np.random.default_rng(0),
+        head=Head(
+            module.fc2.weight.detach().numpy().astype(np.float64),
+            np.full((10, 10), 0.1) - np.eye(10),
+        ),
+        starts=5000,
     )
     distances = np.linalg.norm(found.inputs[:, None] - seen[0], axis=2)
-    assert sorted(distances.argmin(1)) == [0, 1, 2, 3]
+    assert sorted(distances.argmin(1)) == list(range(records))
     assert (distances.min(1) < 1e-3 * np.linalg.norm(seen[0], axis=1).min()).all()

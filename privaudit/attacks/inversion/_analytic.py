@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from privaudit.attacks.base import Guesses
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
+from privaudit.attacks.inversion._alternation import Head
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._observations import PartialUpdates
 from privaudit.attacks.inversion._priors import class_means
@@ -33,6 +34,9 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 _AT_ONCE = 256
+
+#: Images whose probabilities stand for those of the records.
+_PROBES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,8 @@ def _of_equal_size(
 ) -> Guesses:
     layer = _first_linear(engine)
     records = engine.records
-    found = [_separated(values, layer, options, records, rng) for values in seen.values]
+    head = None if records == 1 else _head(layer, engine, spec, auxiliary, rng)
+    found = [_separated(values, layer, options, records, head, rng) for values in seen.values]
     labels, assumed = labels_for(
         seen,
         spec,
@@ -158,6 +163,7 @@ def _separated(
     layer: _Layer,
     options: AnalyticInversion,
     records: int,
+    head: Head | None,
     rng: np.random.Generator,
 ) -> Separation:
     rows, columns = layer.module.weight.shape
@@ -169,7 +175,61 @@ def _separated(
         records=records,
         tries=options.tries,
         rng=rng,
+        head=head,
+        starts=options.starts,
     )
+
+
+def _head(
+    layer: _Layer,
+    engine: GradientEngine,
+    spec: ModelSpec,
+    auxiliary: LabelledImages | None,
+    rng: np.random.Generator,
+) -> Head | None:
+    """Return the last layer if only rectified units lie between it and this one."""
+    last = [m for m in engine.model.modules() if isinstance(m, nn.Linear)][-1]
+    if last is layer.module:
+        return None
+    columns = layer.module.weight.shape[1]
+    probe = rng.standard_normal((8, columns))
+    weight, bias = (
+        p.detach().cpu().double().numpy() for p in (layer.module.weight, layer.module.bias)
+    )
+    rectified = np.maximum(probe @ weight.T + bias, 0)
+    hidden = _hidden(probe, layer, last, engine)
+    if hidden.shape != rectified.shape or not np.allclose(hidden, rectified, rtol=1e-3, atol=1e-4):
+        return None
+    weights = last.weight.detach().cpu().double().numpy()
+    return Head(weights, _slopes(engine, spec.classes, auxiliary, rng))
+
+
+def _slopes(
+    engine: GradientEngine,
+    classes: int,
+    auxiliary: LabelledImages | None,
+    rng: np.random.Generator,
+) -> Float64:
+    """Return guesses of probabilities less label (n, classes).
+
+    Three in four are those of auxiliary records (or noise), with their labels or others; one in
+    four is the difference of two classes, as for records that a trained model is nearly sure of.
+    """
+    if auxiliary is None:
+        images = rng.random((_PROBES, *engine.input_shape), dtype=np.float32)
+        labels = rng.integers(classes, size=_PROBES)
+    else:
+        some = auxiliary.take(rng.permutation(len(auxiliary))[:_PROBES])
+        images, labels = some.images, some.labels.copy()
+        other = np.arange(len(labels)) % 4 == 0
+        labels[other] = rng.integers(classes, size=int(other.sum()))
+    with torch.no_grad():
+        logits = engine.model(_search.tensor(images, engine))
+        shares = torch.softmax(logits.double(), 1).cpu().numpy()
+    slopes: Float64 = shares - np.eye(classes)[labels]
+    pairs = np.eye(classes)[rng.integers(classes, size=(len(slopes) // 3, 2))]
+    between = pairs[:, 0] - pairs[:, 1] + 1e-3 * rng.standard_normal((len(pairs), classes))
+    return np.concatenate([slopes, between])
 
 
 def _labels(

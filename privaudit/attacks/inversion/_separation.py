@@ -6,7 +6,9 @@ The gradient of a layer ``z = W a + b`` over B records is ``dW = sum_r d_r a_r^T
 its column space; if rectified units follow the layer, each ``d_r`` is zero wherever the units of
 its record are off. A direction of the column space that is zero on B - 1 rows chosen at random is
 found by linear algebra; if it is zero on many more rows, it is one of the ``d_r`` (SPEAR: Dimitrov
-et al. 2024). ``db`` gives their scales, least squares the inputs.
+et al. 2024). That takes about ``2 ** (B - 1)`` choices; where the last layer follows, whose weights
+are known, directions are met in far fewer steps (:mod:`._alternation`). ``db`` gives the scales,
+least squares the inputs.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from privaudit.attacks.inversion._alternation import Head, masked_directions
 
 __all__ = ["Separation", "separate"]
 
@@ -29,6 +33,9 @@ _ZERO = 1e-4
 #: Rows more than B that a direction must be zero on to be taken for that of a record.
 _SURPLUS = 4
 
+#: Share of the largest derivative below which one is no record's.
+_USED = 1e-5
+
 #: Least share of the largest number of zeros at which the search ends: sums of two records'
 #: directions have zeros where both are off, on fewer rows.
 _EVEN = 0.6
@@ -37,6 +44,9 @@ _EVEN = 0.6
 _AGAIN = 4
 
 _AT_ONCE = 4096
+
+#: Starts of alternating projections at a time.
+_STARTS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +62,14 @@ class Separation:
 
 
 def separate(
-    weight: Float64, bias: Float64, *, records: int, tries: int, rng: np.random.Generator
+    weight: Float64,
+    bias: Float64,
+    *,
+    records: int,
+    tries: int,
+    rng: np.random.Generator,
+    head: Head | None = None,
+    starts: int = 0,
 ) -> Separation:
     """Return the layer's inputs for each of the records, in no particular order.
 
@@ -65,6 +82,10 @@ def separate(
     bias : ndarray, shape (rows,)
     tries : int
         Random choices of rows at most; about ``2 ** (records - 1)`` are needed for each record.
+    head : Head or None
+        The last layer, if it is the next one.
+    starts : int
+        Random masks at most that projections start from, if there is a head.
     """
     norm = float(np.linalg.norm(weight))
     if not norm > 0 or not np.any(bias):
@@ -75,11 +96,15 @@ def separate(
     left, values, _ = np.linalg.svd(weight, full_matrices=False)
     rank = min(records, int((values > _RANK * values[0]).sum()))
     space = left[:, :rank]
-    directions = space if rank == 1 else _sparse_directions(space, tries=tries, rng=rng)
+    directions = (
+        space
+        if rank == 1
+        else _sparse_directions(space, tries=tries, rng=rng, head=head, starts=starts)
+    )
     if directions.shape[1] < rank:
         return _nothing(weight)
     scales, *_ = np.linalg.lstsq(directions, bias, rcond=None)
-    used = np.abs(scales) > _ZERO * np.abs(scales).max()
+    used = np.abs(scales) > _USED * np.abs(scales).max()
     if not used.all():
         return _nothing(weight)
     derivatives = directions * scales
@@ -95,7 +120,9 @@ def _residual(weight: Float64, derivatives: Float64, inputs: Float64, norm: floa
     return float(np.linalg.norm(derivatives @ inputs - weight)) / norm
 
 
-def _sparse_directions(space: Float64, *, tries: int, rng: np.random.Generator) -> Float64:
+def _sparse_directions(
+    space: Float64, *, tries: int, rng: np.random.Generator, head: Head | None, starts: int
+) -> Float64:
     """Return independent directions in a column space (rows, rank) that are zero on many rows.
 
     Those of most zeros come first; as many as the rank if the search succeeds.
@@ -109,6 +136,20 @@ def _sparse_directions(space: Float64, *, tries: int, rng: np.random.Generator) 
     scaled = space[rows] / lengths[rows, None]
     kept = np.empty((0, rank))
     counts = np.empty(0, np.int64)
+    if head is not None:
+        met = 0
+        while met < starts and len(kept) < rank:
+            chosen = rng.integers(len(head.slopes), size=min(_STARTS_AT_ONCE, starts - met))
+            some = Head(head.weights, head.slopes[chosen])
+            found = masked_directions(space, some, surplus=_SURPLUS, rng=rng)
+            zeros = _zeros(scaled, lengths[rows], found)
+            kept, counts = _independent(np.vstack([kept, found]), np.append(counts, zeros))
+            met += len(chosen)
+        if len(kept) == rank:
+            return space @ kept.T
+        if 2 ** (rank - 1) > tries:
+            # Choices of rows would find none.
+            return np.empty((len(space), 0))
     made, end = 0, tries
     while made < end:
         size = min(_AT_ONCE, tries - made)

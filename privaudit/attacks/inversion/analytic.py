@@ -31,7 +31,9 @@ class AnalyticInversion(MatchingOptions):
     For one record ``a = dW_i / db_i`` for any row i of the layer (Phong, Aono, Hayashi, Wang,
     Moriai: IEEE TIFS 2018; all rows are used, weighted by ``db_i^2``). For several records of a
     layer followed by rectified units the rank-B gradient is separated by the units' zeros (SPEAR:
-    Dimitrov, Baader, Mueller, Vechev, NeurIPS 2024). Both are exact up to rounding.
+    Dimitrov, Baader, Mueller, Vechev, NeurIPS 2024); where the last layer follows these, its known
+    weights say what the zeros are among, and 32 records and more are told apart in seconds. All are
+    exact up to rounding.
 
     Where that layer is the network's first, as in an MLP, its input is the record. Behind
     convolutions it is the record's features: an image with these features is searched for, record
@@ -47,6 +49,9 @@ class AnalyticInversion(MatchingOptions):
     feature_learning_rate : float
     tries : int
         Choices of rows that the separation tries, at most; about ``2 ** B`` are needed.
+    starts : int
+        Random masks that it begins from where the last layer comes next, at most; some tens a
+        record are needed.
     """
 
     name: ClassVar[str] = "inversion/analytic"
@@ -68,10 +73,11 @@ class AnalyticInversion(MatchingOptions):
     feature_iterations: int = 300
     feature_learning_rate: float = 0.1
     tries: int = 200_000
+    starts: int = 20_000
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
-        for name in ("feature_iterations", "tries"):
+        for name in ("feature_iterations", "tries", "starts"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.feature_learning_rate > 0:
