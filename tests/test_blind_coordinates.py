@@ -203,10 +203,14 @@ def test_what_is_missing_is_named() -> None:
     unpublished = replace(view, public_arrays={})
     with pytest.raises(UnmetRequirementsError, match="initial-parameters"):
         replace(ATTACK, start="first-round").run(unpublished, knowledge=knowledge, rng=rng)
+    with pytest.raises(UnmetRequirementsError, match="needs placements of other rounds"):
+        replace(ATTACK, start="other-rounds").run(view, knowledge=knowledge, rng=rng)
     with pytest.raises(UnmetRequirementsError, match="auxiliary"):
         ATTACK.run(view, knowledge=replace(knowledge, auxiliary=None), rng=rng)
     with pytest.raises(ConfigurationError, match="start must be one of"):
         BlindCoordinates(start="nowhere")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="generations must not be negative"):
+        BlindCoordinates(generations=-1)
     with pytest.raises(ConfigurationError, match="confidence"):
         BlindMatching(confidence=2.0)
 
