@@ -112,19 +112,19 @@ def _of_equal_size(
             row[: len(one.inputs)] = one.inputs.reshape(-1, *engine.input_shape)
     else:
         _match_features(start, found, layer, engine, options)
-    exact = layer.sees_image and all(len(one.inputs) == records for one in found)
+    settled = all(len(one.inputs) == records for one in found)
     result = _search.search(
         engine,
         objectives.cosine(engine.targets(_search.tensor(seen.values, engine))),
         labels,
-        # The refinement moves nothing where linear algebra has given the records.
-        options=replace(options, iterations=1, learning_rate=1e-9) if exact else options,
+        # The refinement moves nothing where linear algebra has given every record or its features.
+        options=replace(options, iterations=1, learning_rate=1e-9) if settled else options,
         auxiliary=auxiliary,
         rng=rng,
         start=start,
         statistics=seen.statistics,
     )
-    if exact:
+    if settled:
         result = replace(result, images=_search.tensor(start, engine))
     return _search.as_guesses(seen.users, result, way=engine.way, extra=assumed)
 
@@ -325,7 +325,9 @@ def _with_features(
 ) -> Tensor:
     images = first.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([images], lr=options.feature_learning_rate)
-    scale = wanted.square().sum(1).clamp_min(1e-12)
+    with torch.no_grad():
+        # Untrained layers give all images nearly the same features: what is left to match counts.
+        scale = (_inputs_of(layer.module, engine, first) - wanted).square().sum(1).clamp_min(1e-12)
     best, lowest = first.clone(), torch.full_like(scale, math.inf)
     for step in range(options.feature_iterations + 1):
         distance = (_inputs_of(layer.module, engine, images) - wanted).square().sum(1) / scale
@@ -335,7 +337,7 @@ def _with_features(
             best[better] = images[better]
         if step == options.feature_iterations:
             break
-        loss = distance + options.total_variation * objectives.total_variation(images)
+        loss = distance + options.feature_total_variation * objectives.total_variation(images)
         (images.grad,) = torch.autograd.grad(loss.sum(), images)
         decay = 0.5 * (1 + math.cos(math.pi * step / options.feature_iterations))
         optimiser.param_groups[0]["lr"] = options.feature_learning_rate * decay

@@ -37,16 +37,17 @@ class AnalyticInversion(MatchingOptions):
 
     Where that layer is the network's first, as in an MLP, its input is the record. Behind
     convolutions it is the record's features: an image with these features is searched for, record
-    by record, and then all images of an update are refined together by cosine matching of the
-    whole gradient, with the labels that the separation gives.
+    by record. Where some records are not separated, all images of an update are refined together by
+    cosine matching of the whole gradient, with the labels that the separation gives.
 
     Attributes
     ----------
     iterations : int
-        Steps of the refinement; unused where the layer is the first.
+        Steps of the refinement; unused where every record is separated.
     feature_iterations : int
         Steps of Adam to match the features.
-    feature_learning_rate : float
+    feature_learning_rate, feature_total_variation : float
+        Of that search. Large steps pass the flat parts of features that an untrained network gives.
     tries : int
         Choices of rows that the separation tries, at most; about ``2 ** B`` are needed.
     starts : int
@@ -70,8 +71,9 @@ class AnalyticInversion(MatchingOptions):
     learning_rate: float = 0.1
     total_variation: float = 3e-3
     init: Initialisation = "auto"
-    feature_iterations: int = 300
-    feature_learning_rate: float = 0.1
+    feature_iterations: int = 500
+    feature_learning_rate: float = 1.0
+    feature_total_variation: float = 1e-4
     tries: int = 200_000
     starts: int = 20_000
 
@@ -83,6 +85,10 @@ class AnalyticInversion(MatchingOptions):
         if not self.feature_learning_rate > 0:
             raise ConfigurationError(
                 f"feature_learning_rate must be positive, got {self.feature_learning_rate}"
+            )
+        if not self.feature_total_variation >= 0:
+            raise ConfigurationError(
+                f"feature_total_variation must not be negative, got {self.feature_total_variation}"
             )
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
