@@ -112,19 +112,19 @@ def _of_equal_size(
             row[: len(one.inputs)] = one.inputs.reshape(-1, *engine.input_shape)
     else:
         _match_features(start, found, layer, engine, options)
-    settled = all(len(one.inputs) == records for one in found)
+    exact = layer.sees_image and all(len(one.inputs) == records for one in found)
     result = _search.search(
         engine,
         objectives.cosine(engine.targets(_search.tensor(seen.values, engine))),
         labels,
-        # The refinement moves nothing where linear algebra has given every record or its features.
-        options=replace(options, iterations=1, learning_rate=1e-9) if settled else options,
+        # The refinement moves nothing where linear algebra has given the records.
+        options=replace(options, iterations=1, learning_rate=1e-9) if exact else options,
         auxiliary=auxiliary,
         rng=rng,
         start=start,
         statistics=seen.statistics,
     )
-    if settled:
+    if exact:
         result = replace(result, images=_search.tensor(start, engine))
     return _search.as_guesses(seen.users, result, way=engine.way, extra=assumed)
 

@@ -37,13 +37,13 @@ class AnalyticInversion(MatchingOptions):
 
     Where that layer is the network's first, as in an MLP, its input is the record. Behind
     convolutions it is the record's features: an image with these features is searched for, record
-    by record. Where some records are not separated, all images of an update are refined together by
-    cosine matching of the whole gradient, with the labels that the separation gives.
+    by record, and then all images of an update are refined together by cosine matching of the whole
+    gradient, with the labels that the separation gives: features may leave images open.
 
     Attributes
     ----------
     iterations : int
-        Steps of the refinement; unused where every record is separated.
+        Steps of the refinement; unused where the layer is the first.
     feature_iterations : int
         Steps of Adam to match the features.
     feature_learning_rate, feature_total_variation : float
