@@ -205,9 +205,8 @@ def several(world: World, seed: int) -> Samples:
         server = view(case.transcript(), SERVER)
         attacks: dict[str, Attack] = {
             "batch": CosineInversion(**size.options(**SEVERAL)),
+            "analytic, batch": AnalyticInversion(**size.options()),
         }
-        if records <= 8:
-            attacks["analytic, batch"] = AnalyticInversion(**size.options())
         for name, attack in attacks.items():
             key = f"{name} {records}"
             guesses, _ = attacked(attack, server, case.knowledge, seed=seed)

@@ -250,6 +250,8 @@ EXPECTATIONS: tuple[Expectation, ...] = (
     expected("analytic, batch 8: identified", "… analytic attack, identified"),
     expected("batch 16: PSNR", "16 records, PSNR", mnist="13 (fails)", match_mnist=13),
     expected("batch 16: identified", "… identified"),
+    expected("analytic, batch 16: PSNR", "… analytic attack, PSNR"),
+    expected("analytic, batch 16: identified", "… analytic attack, identified"),
     *(
         expected(
             f"DLG, {key} parameters: above 30 dB",

@@ -33,6 +33,9 @@ from privaudit.recording import ReadRun, read_recording
 from privaudit.reports import replace_file
 from privaudit.transcript import NullRecorder, Transcript, Truth
 
+#: Largest extent of an image, and most classes, that a recording may name.
+MOST_EXTENT = 100_000
+
 __all__ = ["RecordedRun", "knowledge_of", "open_run", "outcome_only", "recorded"]
 
 
@@ -206,22 +209,35 @@ def outcome_only(
     return value
 
 
+def _model_spec(model: Any) -> ModelSpec:
+    """Read the public facts of a model; a recording may come from a stranger."""
+    facts: dict[str, Any] = dict(model) if isinstance(model, Mapping) else {}
+    name, shape, classes = (facts.get(key) for key in ("name", "input_shape", "classes"))
+    numbers = [*shape, classes] if isinstance(shape, list | tuple) else []
+    sound = len(numbers) == 4 and all(
+        isinstance(n, int) and not isinstance(n, bool) and 0 < n <= MOST_EXTENT for n in numbers
+    )
+    if not isinstance(name, str) or not sound:
+        raise CorruptRecordingError(
+            f"the recording's public fact 'model' is {model!r:.200}; expected are name (a text), "
+            f"input_shape (three integers) and classes (an integer), all from 1 to {MOST_EXTENT}"
+        )
+    return ModelSpec(name, (numbers[0], numbers[1], numbers[2]), numbers[3])
+
+
 def knowledge_of(run: RecordedRun) -> Knowledge:
     """Return what an adversary may be declared to know of a run in round 1.
 
     The architecture and the initial parameters are public in the protocols here; auxiliary records
     are used only by attacks whose coalition is granted them.
+
+    Raises
+    ------
+    CorruptRecordingError
+        If what the recording makes public of the model is not a name, a shape and classes.
     """
-    public = run.transcript.public
-    model = public.get("model")
-    spec = None
-    if isinstance(model, Mapping):
-        shape: Any = model["input_shape"]
-        spec = ModelSpec(
-            str(model["name"]),
-            (int(shape[0]), int(shape[1]), int(shape[2])),
-            int(str(model["classes"])),
-        )
+    model = run.transcript.public.get("model")
+    spec = None if model is None else _model_spec(model)
     arrays = run.transcript.public_arrays
     parameters = arrays.get("initial-parameters")
     return Knowledge(model=spec, parameters=parameters, auxiliary=run.auxiliary)

@@ -93,6 +93,8 @@ def engine_for(
     ConfigurationError
         If the device is not there.
     """
+    if device.partition(":")[0] not in ("cpu", "cuda"):
+        raise ConfigurationError(f"device '{device}' is not known; use 'cpu', 'cuda' or 'cuda:1'")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigurationError(f"device '{device}' is not available here; use 'cpu'")
     model = build(spec, seed=0)

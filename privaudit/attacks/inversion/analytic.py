@@ -56,7 +56,7 @@ class AnalyticInversion(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/analytic"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {

@@ -179,7 +179,15 @@ class GradientLinking:
     ) -> tuple[tuple[PartyId, ...], Float64]:
         """Return senders and their vectors (senders, m) of one round, less the round's mean."""
         messages = _sent(view, kind, round)
-        vectors = np.stack([m.arrays[LINKABLE_KINDS[kind]].astype(np.float64) for m in messages])
+        arrays = [m.arrays[LINKABLE_KINDS[kind]] for m in messages]
+        for message, array in zip(messages, arrays, strict=True):
+            if array.shape != arrays[0].shape or not array.size:
+                raise InvalidDataError(
+                    f"the '{kind}' of '{message.sender}' in round {round} has shape {array.shape}, "
+                    f"that of '{messages[0].sender}' {arrays[0].shape}; cosines need one length, "
+                    "greater than 0"
+                )
+        vectors = np.stack(arrays).astype(np.float64)
         if not np.isfinite(vectors).all():
             raise InvalidDataError(f"'{kind}' messages of round {round} are not all finite")
         vectors -= vectors.mean(axis=0)
