@@ -94,7 +94,7 @@ class Size:
     federations: tuple[float, ...] = (0.1, 0.1, 0.1, 0.5, 0.5, 1.0, 1.0)
     late_federations: int = 3
     federation: tuple[int, int] = (20, 64)
-    blind: tuple[tuple[str, int], ...] = ()
+    blind: tuple[tuple[str, int], ...] = (("generations", 4),)
     noise_rounds: tuple[int, ...] = (1, 50, 200)
     noise_model: str = "mlp"
 

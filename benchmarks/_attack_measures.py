@@ -109,7 +109,12 @@ def baselines(key: str, case: Case) -> Samples:
 
 def on_update(case: Case, *, k_fraction: float | None = None, **options: object) -> Attack:
     """Return the matching of the largest entries of an undefended update."""
-    settings = {**options, "source": "update", "k_fraction": k_fraction or case.share}
+    settings = {
+        "calibration": 8,
+        **options,
+        "source": "update",
+        "k_fraction": k_fraction or case.share,
+    }
     attack: Attack = TopKMatching(**settings)  # type: ignore[arg-type]
     return attack
 
@@ -142,8 +147,8 @@ def images(world: World, seed: int) -> Samples:
             ZeroFillMatching(**size.options(**FROM_NOISE), source="update", k_fraction=case.share),
             server,
         ),
-        "AS + user": (TopKMatching(**size.options()), view(transcript, AS, COLLUDER)),
-        "ranks": (RankProfileMatching(**size.options()), management),
+        "AS + user": (TopKMatching(**size.options(calibration=8)), view(transcript, AS, COLLUDER)),
+        "ranks": (RankProfileMatching(**size.options(calibration=8)), management),
         "ranks, as specified": (
             RankProfileMatching(**size.options(**AS_SPECIFIED)),
             management,
@@ -187,7 +192,7 @@ def later(world: World, seed: int) -> Samples:
         "later, whole": (CosineInversion(**size.options()), server),
         "later, top-k": (on_update(case, **size.options()), server),
         "later, top-k, PCA": (on_update(case, **size.options(prior="pca")), server),
-        "later, ranks": (RankProfileMatching(**size.options()), management),
+        "later, ranks": (RankProfileMatching(**size.options(calibration=8)), management),
         "later, ranks, PCA": (RankProfileMatching(**size.options(prior="pca")), management),
     }
     for key, (attack, seen) in rows.items():
@@ -263,7 +268,7 @@ def controls(world: World, seed: int) -> Samples:
     other = flatten_parameters(build(case.spec, seed=seed + 10_000))
     plain = case.transcript()
     elsewhere = replace(case.knowledge, parameters=other)
-    ranks = RankProfileMatching(**size.options())
+    ranks = RankProfileMatching(**size.options(calibration=8))
     part = on_update(case, **size.options())
     whole = CosineInversion(**size.options(restarts=1))
     server, management = view(plain, SERVER), view(plain, MS)

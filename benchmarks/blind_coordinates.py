@@ -176,7 +176,8 @@ def rows(options: argparse.Namespace, seed: int) -> Iterator[Row]:
             parameters=parameters,
             calibration=auxiliary.images,
         )
-        attack, chain = BlindCoordinates(round=2 if steps else 1), list[Placement]()
+        attack = BlindCoordinates(round=2 if steps else 1, generations=4)
+        chain = list[Placement]()
         for start in (*options.rounds, "first-round") if steps else (1,):
             begun = time.process_time()
             rng = np.random.default_rng([seed, 2])

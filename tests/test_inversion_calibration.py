@@ -76,7 +76,7 @@ def test_the_way_that_reconstructs_auxiliary_records_best_is_chosen(monkeypatch)
         return Observed(torch.from_numpy(w.auxiliary.images[chosen]))
 
     monkeypatch.setattr(_search, "search", searched)
-    options = TopKMatching(source="update", total_variation=0.01)
+    options = TopKMatching(source="update", total_variation=0.01, calibration=8)
     chosen, told = calibration.calibrated(
         options, engine, w.auxiliary, observe, rng=np.random.default_rng(0)
     )
@@ -87,9 +87,11 @@ def test_the_way_that_reconstructs_auxiliary_records_best_is_chosen(monkeypatch)
 
 
 def test_no_prior_is_fitted_to_records_that_span_few_dimensions():
-    ways = calibration.candidates(TopKMatching(), world(113, 3, PAPER).auxiliary, classes=10)
+    ways = calibration.candidates(
+        TopKMatching(calibration=8), world(113, 3, PAPER).auxiliary, classes=10
+    )
     assert [way.fitted for way in ways] == [False, False]
-    ways = calibration.candidates(TopKMatching(), world(113, 3).auxiliary, classes=10)
+    ways = calibration.candidates(TopKMatching(calibration=8), world(113, 3).auxiliary, classes=10)
     assert [way.fitted for way in ways] == [True, True, True, False, False]
 
 
@@ -116,7 +118,7 @@ def test_without_enough_auxiliary_records_or_with_several_a_gradient_nothing_is_
 def test_calibration_costs_no_quality_on_records_it_did_not_see():
     w = world(212, 8)
     view = view_of(w.transcript(0.05), MANAGEMENT_SERVER)
-    ours = run(RankProfileMatching(), view, w.knowledge)
+    ours = run(RankProfileMatching(calibration=8), view, w.knowledge)
     fixed = run(RankProfileMatching(calibration=0), view, w.knowledge)
     assert median(ours, w.truth()) > median(fixed, w.truth()) - 0.5
 
