@@ -74,6 +74,7 @@ def search(
     generations: int,
     rng: np.random.Generator,
     also: Sequence[Float64] = (),
+    starts: int = _KEPT,
 ) -> Found:
     """Place columns without a first idea of the labels.
 
@@ -95,6 +96,9 @@ def search(
     rng : numpy.random.Generator
     also : sequence of ndarray of float64, shape (users, classes)
         Label shares from elsewhere that join the first population.
+    starts : int
+        Random label shares that are annealed for the first population, no more than 16; six times
+        as many are drawn.
     """
     wide = replace(templates, noise=templates.noise * NOISE)
     scaled = values / templates.scale
@@ -118,12 +122,13 @@ def search(
             shares = shares_of(factors, classes)
         return _Member(placing.misfit(factors), shares, factors)
 
-    random = rng.dirichlet(np.full(classes, _SKEW), (_STARTS, users))
+    kept = min(starts, _KEPT)
+    random = rng.dirichlet(np.full(classes, _SKEW), (kept * _STARTS // _KEPT, users))
     doubtful = replace(wide, log_rank_variance=wide.log_rank_variance + 0.3)
-    starts, losses = seen.fit(random, [doubtful], steps=400)
-    starts, _ = refitted(starts[np.argsort(losses)[:_KEPT]], _DOUBT, 200)
-    population = _survivors([annealed(s) for s in (*also, *starts)])
-    count, best = _KEPT + len(also), refine(values, wide, population[0].shares, rng=rng)
+    first, losses = seen.fit(random, [doubtful], steps=400)
+    first, _ = refitted(first[np.argsort(losses)[:kept]], _DOUBT, 200)
+    population = _survivors([annealed(s) for s in (*also, *first)])
+    count, best = kept + len(also), refine(values, wide, population[0].shares, rng=rng)
     for _ in range(generations):
         if best.confidence.mean() >= _ENOUGH:
             break

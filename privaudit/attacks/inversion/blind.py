@@ -271,7 +271,9 @@ class BlindCoordinates:
             if placed.confidence.mean() >= _SURE or self.generations == 0:
                 return placed
             also.append(shares_of(placed.factors, templates.classes))
-        found = search(values, templates, generations=self.generations, rng=rng, also=also)
+        found = search(
+            values, templates, generations=self.generations, rng=rng, also=also, starts=self.starts
+        )
         diagnostics["starts annealed"] = float(found.annealed)
         return found.placed
 
