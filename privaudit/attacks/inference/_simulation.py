@@ -13,6 +13,7 @@ from privaudit.attacks.base import Knowledge
 from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
 from privaudit.models import build
+from privaudit.protocols.pa_cfl.sequences import permutation_sequence
 from privaudit.protocols.training import UpdateKind, local_update
 from privaudit.transcript import View
 
@@ -128,7 +129,7 @@ def simulate_users(
             rng=rng,
         )
         if np.isfinite(update).all():
-            sequences.append(_largest(update, k))
+            sequences.append(permutation_sequence(update, k=k))
             histograms.append(np.bincount(user.labels, minlength=classes) / len(user))
             drawn.append((concentration, size))
     if len(sequences) < 2:
@@ -143,16 +144,6 @@ def simulate_users(
         np.array([concentration for concentration, _ in drawn], np.float64),
         np.array([size for _, size in drawn], np.int64),
     )
-
-
-def _largest(update: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
-    """Return the coordinates of the k largest magnitudes, largest first, lowest index on ties."""
-    magnitudes = np.abs(update)
-    least = np.partition(magnitudes, len(magnitudes) - k)[len(magnitudes) - k]
-    candidates = np.flatnonzero(magnitudes >= least)
-    order = np.argsort(-magnitudes[candidates], kind="stable")[:k]
-    result: npt.NDArray[np.int64] = candidates[order]
-    return result
 
 
 def draw_user(
