@@ -67,9 +67,9 @@ class BlindCoordinates:
     4. Columns are assigned to coordinates softly and users' factors estimated, in turn, at a
        falling temperature; a linear assignment ends it.
 
-    Where no group sums to zero, as late in training, when the biases are no longer long, or where
-    what it leads to is not believed, label shares come from moments of the values, block by block
-    of the order of importance, and a population of them is searched
+    Where no group sums to zero, as late in training, when the biases are no longer long, or, with
+    ``generations``, where what it leads to is not believed, label shares come from moments of the
+    values, block by block of the order of importance, and a population of them is searched
     (:func:`._blind_population.search`). With ``start="first-round"`` placing starts from the label
     shares that the attack on the first round found at the public initial parameters: users keep
     their records.
