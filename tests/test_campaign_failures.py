@@ -18,6 +18,7 @@ from privaudit.campaigns.grid import Campaign, Store, run_campaign
 from privaudit.campaigns.grid import recorded as recorded_runs
 from privaudit.campaigns.grid.report import campaign_report
 from privaudit.campaigns.grid.specification import execute
+from privaudit.campaigns.grid.store import FILE
 from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError
 from privaudit.scoring.estimate import Scores
@@ -281,6 +282,21 @@ def test_a_full_disk_under_the_results_is_told_and_loses_nothing(
     monkeypatch.setattr(Store, "finish", finish)
     monkeypatch.setattr(sqlite3, "connect", connect)
     assert measured_in(tmp_path) == {"measured": 2, "na": 2, "failed": 2}
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but text\n" * 99, None])
+def test_damaged_results_are_told_as_damaged_and_left_alone(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    measured_in(tmp_path)
+    file = tmp_path / FILE
+    if content is None:
+        whole = file.read_bytes()
+        content = whole[:4096] + bytes(len(whole) - 4096)
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"is damaged .*measures every cell anew"):
+        measured_in(tmp_path)
+    assert file.read_bytes() == content
 
 
 def test_two_processes_do_not_run_a_campaign_into_one_folder(tmp_path: Path) -> None:

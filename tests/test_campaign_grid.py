@@ -17,12 +17,13 @@ from cli_runs import SCRIPT, privaudit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privaudit.campaigns.coalitions import members_of
 from privaudit.campaigns.grid import Campaign, CellSpec, Store, read_campaign, run_campaign
 from privaudit.campaigns.grid.engines import Task
 from privaudit.campaigns.grid.pool import Pool
 from privaudit.campaigns.grid.recorded import run_key
 from privaudit.campaigns.grid.report import campaign_report
-from privaudit.campaigns.grid.specification import execute, members_of
+from privaudit.campaigns.grid.specification import execute
 from privaudit.campaigns.grid.store import FILE
 from privaudit.campaigns.grid.table import flat_rows, selected
 from privaudit.campaigns.measurements import measurement_from_json, measurement_to_json
@@ -145,6 +146,7 @@ def test_a_key_depends_on_all_that_a_result_depends_on() -> None:
         ({"grid": {"parameters.epsilonn": [1]}}, "fits none of the campaign's protocols"),
         ({"exclude": [{"seeds": 1}]}, "Did you mean 'seed'"),
         ({"grid": {"seed": [0]}, "exclude": [{"seed": 0}]}, "the grid is empty"),
+        ({"grid": {"seed": [0, 1]}, "exclude": [{"seed": 2}]}, "excludes nothing; its values are"),
         ({"attack": []}, "names no"),
         ({"attack": [{"name": "inference/class-counts"}]}, "names no coalitions"),
         ({"attack": [{**LABELS, "protocols": ["fedavgg"]}]}, "which the campaign does not run"),

@@ -14,6 +14,7 @@ import pytest
 from cli_runs import SCRIPT, SINGLE, TINY, Ended, called, contents, interrupted, privaudit
 
 import privaudit as package
+from privaudit.cli._console import table
 
 MS, AS = "management-server", "aggregation-server"
 COMMANDS = ("audit", "report", "simulate", "verify", "views", "list", "explain", "doctor", "attack")
@@ -183,6 +184,20 @@ def test_quiet_prints_nothing_on_standard_error(work: Path, tmp_path: Path, call
     assert call("verify", "out", cwd=tmp_path).code == 0
 
 
+def test_a_table_that_is_wider_than_the_terminal_gives_up_its_frame_before_its_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ("metric", "value", "95 % interval", "baseline", "control", "n", "verdict")
+    row = ("identification", "1", "0.292 to 0.999", "0.0123", "0.0456", "3", "inconclusive")
+    for width, framed in (("80", False), ("100", True)):
+        monkeypatch.setenv("COLUMNS", width)
+        table("a title", columns, [row])
+        out = capsys.readouterr().out
+        assert all(cell in out for cell in (*columns, *row))
+        assert ("┃" in out) == framed
+        assert max(map(len, out.splitlines())) <= int(width)
+
+
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
 def test_an_interrupted_run_is_incomplete_and_can_still_be_viewed(
     by: signal.Signals, work: Path, tmp_path: Path, call: Call
@@ -204,6 +219,11 @@ def test_an_interrupted_run_is_incomplete_and_can_still_be_viewed(
     listed = json.loads(viewed.out)
     assert listed["complete"] is False
     assert sum(row["messages"] for row in listed["views"][0]["messages"]) > 10
+    # A coalition that saw nothing yet is no answer.
+    bundle = tmp_path / "out" / "run"
+    shutil.copytree(bundle, tmp_path / "begun")
+    (tmp_path / "begun" / "events.jsonl").write_bytes(b"")
+    assert call("views", "begun", cwd=tmp_path).code == 3
     # What is left is not overwritten unless asked for.
     again = ("simulate", "pa-cfl", "--config", work / "tiny.toml", "-o", "out", "-q")
     assert call(*again, cwd=tmp_path).code == 2

@@ -211,7 +211,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     "inference/labels-from-values": [({"placing": BlindCoordinates(**BLIND)}, training, (AS,))],
     "inference/labels-from-permutation": [
         ({}, "pa-cfl", (MS,)),
-        ({"simulated_users": 5, "records": (20,)}, training, (MS,)),
+        ({"simulated_users": 30, "records": (20,)}, training, (MS,)),
     ],
     "reidentification/permutation-linking": [({}, linked, (MS,))],
     "reidentification/gradient-linking": [

@@ -130,6 +130,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def inside(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(place)
+    # Folded words are other words.
+    monkeypatch.delenv("COLUMNS", raising=False)
     return place
 
 

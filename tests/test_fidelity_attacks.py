@@ -157,7 +157,7 @@ def test_every_part_runs(capsys, rules):
     # Sizes that the quick form leaves out.
     assert {key.split(":")[0] for key in wanted - found} <= {
         *(f"batch {n}" for n in (8, 16)),
-        "analytic, batch 8",
+        *(f"analytic, batch {n}" for n in (8, 16)),
         *(f"noise, {n} rounds, {f}" for n in (50, 200) for f in ("laplace", "linear")),
     }
 

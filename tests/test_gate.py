@@ -80,6 +80,8 @@ def test_what_was_not_measured_is_never_met() -> None:
     report = sample_report()
     for risk in ("singling-out", "reconstructoin"):
         assert outcome(report, risks={risk: {"maximum": 1.0}}) == "not measured"
+    policy = Policy.model_validate({"risks": {"reconstructoin": {"maximum": 1.0}}})
+    assert "Did you mean 'reconstruction'?" in judge(report, policy)[-1].evidence
     assert outcome(report, risks={"singling-out": {"verdicts": ["not tested"]}}) == "met"
     assert outcome(report, epsilon={"maximum": 99, "level": "bracket", "rounds": 77}) == (
         "not measured"

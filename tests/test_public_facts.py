@@ -11,6 +11,7 @@ import pytest
 from privaudit.attacks.control import pseudonymise
 from privaudit.attacks.inversion import DeepLeakage
 from privaudit.attacks.reidentification import GradientLinking
+from privaudit.attacks.updates import records_told
 from privaudit.campaigns.runs import RecordedRun, knowledge_of
 from privaudit.errors import ConfigurationError, CorruptRecordingError, InvalidDataError
 from privaudit.protocols.baselines.kinds import SERVER, UPDATE
@@ -50,6 +51,33 @@ def run_with(model: Any) -> RecordedRun:
 def test_a_malformed_model_is_a_corrupt_recording(wrong: dict[str, Any]) -> None:
     with pytest.raises(CorruptRecordingError, match="public fact 'model'"):
         knowledge_of(run_with({**SOUND, **wrong}))
+
+
+@pytest.mark.parametrize("stated", [5, 0, -1, 2.5, "650", True])
+def test_a_dimension_that_is_not_that_of_the_parameters_is_a_corrupt_recording(
+    stated: Any,
+) -> None:
+    run = run_with({**SOUND, "dimension": stated})
+    public = {"initial-parameters": np.zeros(650, np.float32)}
+    run = replace(run, transcript=replace(run.transcript, public_arrays=public))
+    with pytest.raises(CorruptRecordingError, match="which is not the number of its parameters"):
+        knowledge_of(run)
+
+
+@pytest.mark.parametrize("told", [0, -3, 2**62])
+def test_a_count_of_records_that_cannot_be_is_refused(told: int) -> None:
+    recorder = MemoryRecorder()
+    recorder.declare([Party(SERVER, "server"), Party("user-1", "user")])
+    recorder.send(
+        kind=UPDATE,
+        round=1,
+        sender="user-1",
+        receiver=SERVER,
+        arrays={"values": np.zeros(4, np.float32), "records": np.array(told)},
+    )
+    view = recorder.transcript().view(Coalition.of(SERVER))
+    with pytest.raises(InvalidDataError, match="expected is a count from 1"):
+        records_told(view)
 
 
 def test_a_model_that_is_no_mapping_is_a_corrupt_recording() -> None:

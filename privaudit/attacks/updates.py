@@ -50,6 +50,10 @@ UPDATE_KINDS: Final = (
 )
 
 
+#: A user that tells more records than these does not tell a number of records.
+MOST_RECORDS: Final = 10**9
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedUpdate:
     """One user's update in one round, as far as a view tells it.
@@ -101,7 +105,13 @@ def learning_rate(view: View, round: int) -> float | None:
 
 
 def records_told(view: View) -> dict[PartyId, int]:
-    """Return the number of records of each user that told it."""
+    """Return the number of records of each user that told it.
+
+    Raises
+    ------
+    InvalidDataError
+        If one is no count of at most :data:`MOST_RECORDS` records.
+    """
     told: dict[PartyId, int] = {}
     for kind, name in (
         (fedavg.UPDATE, "records"),
@@ -110,7 +120,13 @@ def records_told(view: View) -> dict[PartyId, int]:
     ):
         for message in view.select(kind):
             if name in message.specs:
-                told.setdefault(message.sender, int(np.sum(message.arrays[name])))
+                total = float(np.sum(message.arrays[name], dtype=np.float64))
+                if not (1 <= total <= MOST_RECORDS and total.is_integer()):
+                    raise InvalidDataError(
+                        f"'{message.sender}' tells {total:g} records in round {message.round}; "
+                        f"expected is a count from 1 to {MOST_RECORDS:,}"
+                    )
+                told.setdefault(message.sender, int(total))
     return told
 
 

@@ -240,4 +240,15 @@ def knowledge_of(run: RecordedRun) -> Knowledge:
     spec = None if model is None else _model_spec(model)
     arrays = run.transcript.public_arrays
     parameters = arrays.get("initial-parameters")
+    stated = model.get("dimension") if isinstance(model, Mapping) else None
+    if stated is not None and (
+        type(stated) is not int
+        or stated < 1
+        or (parameters is not None and stated != parameters.size)
+    ):
+        held = "" if parameters is None else f"; 'initial-parameters' holds {parameters.size:,}"
+        raise CorruptRecordingError(
+            f"the recording's public fact 'model' states dimension = {stated!r:.40}, which is not "
+            f"the number of its parameters{held}"
+        )
     return Knowledge(model=spec, parameters=parameters, auxiliary=run.auxiliary)

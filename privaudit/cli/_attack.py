@@ -10,7 +10,7 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, table
-from privaudit.cli._inspect import members_of, run_at
+from privaudit.cli._inspect import run_at
 from privaudit.configuration import parse_assignment
 from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
 
@@ -61,6 +61,7 @@ def register(app: typer.Typer) -> None:
 
         from privaudit.attacks.presets import configured_attack
         from privaudit.campaigns.cells import measure
+        from privaudit.campaigns.coalitions import members_of
         from privaudit.campaigns.runs import open_run
         from privaudit.campaigns.single import single_cell
         from privaudit.datasets import load_dataset
@@ -83,7 +84,7 @@ def register(app: typer.Typer) -> None:
                 )
         granted = frozenset(Capability) - {Capability(name) for name in withhold or ()}
         options.use_threads(threads)
-        members = members_of(coalition)
+        members = members_of(coalition, recorded.transcript)
         label, allied = " + ".join(members), Coalition(frozenset(members), granted)
         try:
             if made.name.startswith("indices/"):

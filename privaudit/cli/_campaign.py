@@ -155,7 +155,8 @@ def register(app: typer.Typer) -> None:
             emit_json({"rows": rows})
             return
         if csv_file is not None or parquet is not None:
-            typer.echo(f"{count(len(rows), 'row')} written to {csv_file or parquet}")
+            files = " and ".join(str(f) for f in (csv_file, parquet) if f is not None)
+            typer.echo(f"{count(len(rows), 'row')} written to {files}")
             return
         names = _columns(columns, rows) or varying(rows)
         table(str(folder), names, [[_shown(row.get(name)) for name in names] for row in rows])

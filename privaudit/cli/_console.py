@@ -53,7 +53,9 @@ def count(number: int, noun: str) -> str:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; columns that hold only numbers and sizes are right-aligned."""
+    from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -67,7 +69,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         view.add_row(*(Text(cell) for cell in row))
     # In a pipe there is no width to keep to, and a name that is folded cannot be searched for.
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
-    Console(soft_wrap=False, width=width).print(view)
+    console = Console(soft_wrap=False, width=width)
+    unbounded = console.options.update(width=10_000)
+    if Measurement.get(console, unbounded, view).maximum > console.width:
+        # The frame's room goes to the words.
+        view.box, view.padding, view.pad_edge, view.show_edge = (
+            box.SIMPLE,
+            (0, 1, 0, 0),
+            False,
+            False,
+        )
+    console.print(view)
 
 
 @contextmanager

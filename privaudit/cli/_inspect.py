@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -24,7 +25,7 @@ from privaudit.errors import (
 if TYPE_CHECKING:
     from privaudit.attacks.presets import Preset
 
-__all__ = ["bundle_of", "members_of", "register", "run_at"]
+__all__ = ["bundle_of", "register", "run_at"]
 
 RunDir = Annotated[Path, typer.Argument(help="A recorded run, or the folder that holds it.")]
 INCOMPLETE = 3
@@ -70,20 +71,6 @@ def _refuse_several(folder: Path) -> None:
         raise CorruptRecordingError(f"{folder} holds several runs; name one of: {listed}")
 
 
-def members_of(coalition: str) -> tuple[str, ...]:
-    """Split ``"server,user-3"`` into its members.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is none.
-    """
-    members = tuple(part.strip() for part in coalition.split(",") if part.strip())
-    if not members:
-        raise ConfigurationError("--coalition needs at least one party, e.g. management-server")
-    return members
-
-
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
 
@@ -127,6 +114,7 @@ def register(app: typer.Typer) -> None:
         json: options.Json = False,
     ) -> None:
         """List who saw what: kind, direction, round, shape and bytes."""
+        from privaudit.campaigns.coalitions import members_of
         from privaudit.campaigns.readers import chosen_reader
         from privaudit.transcript import Coalition
 
@@ -134,7 +122,7 @@ def register(app: typer.Typer) -> None:
         transcript = recording.transcript
         coalitions: list[tuple[str, ...]]
         if coalition is not None:
-            coalitions = [members_of(coalition)]
+            coalitions = [members_of(coalition, transcript)]
         else:
             alone = [p.id for p in transcript.parties if p.role != "user"]
             coalitions = [(party,) for party in (*alone, *transcript.ids("user")[:1])]
@@ -144,33 +132,15 @@ def register(app: typer.Typer) -> None:
         ]
         if json:
             emit_json({"complete": recording.complete, "views": listed})
-            return
-        for entry in listed:
-            rows = entry["messages"]
-            members = " + ".join(entry["coalition"])
-            total = sum(row["bytes"] for row in rows)
-            title = f"View of {members}: {count(sum(r['messages'] for r in rows), 'message')}"
-            table(
-                f"{title}, {human_bytes(total)}",
-                ("round", "kind", "from", "to", "messages", "arrays", "bytes"),
-                [
-                    (
-                        "-" if row["round"] is None else str(row["round"]),
-                        row["kind"],
-                        row["from"],
-                        row["to"],
-                        str(row["messages"]),
-                        row["arrays"],
-                        human_bytes(row["bytes"]),
-                    )
-                    for row in rows
-                ],
-            )
-        others = len(transcript.ids("user")) - 1
-        if coalition is None and others > 0:
-            typer.echo(f"and {count(others, 'other user')}; any coalition: --coalition a,b")
-        for problem in recording.problems:
-            typer.echo(str(problem), err=True)
+        else:
+            _show(listed)
+            others = len(transcript.ids("user")) - 1
+            if coalition is None and others > 0:
+                typer.echo(f"and {count(others, 'other user')}; any coalition: --coalition a,b")
+            for problem in recording.problems:
+                typer.echo(str(problem), err=True)
+        if not recording.complete and not any(entry["messages"] for entry in listed):
+            raise typer.Exit(INCOMPLETE)
 
     @app.command(name="list")
     def list_(
@@ -250,6 +220,30 @@ def register(app: typer.Typer) -> None:
             emit_json(facts)
             return
         table("environment", ("what", "value"), [(k, str(v)) for k, v in facts.items()])
+
+
+def _show(listed: Sequence[dict[str, Any]]) -> None:
+    for entry in listed:
+        rows = entry["messages"]
+        members = " + ".join(entry["coalition"])
+        total = sum(row["bytes"] for row in rows)
+        title = f"View of {members}: {count(sum(r['messages'] for r in rows), 'message')}"
+        table(
+            f"{title}, {human_bytes(total)}",
+            ("round", "kind", "from", "to", "messages", "arrays", "bytes"),
+            [
+                (
+                    "-" if row["round"] is None else str(row["round"]),
+                    row["kind"],
+                    row["from"],
+                    row["to"],
+                    str(row["messages"]),
+                    row["arrays"],
+                    human_bytes(row["bytes"]),
+                )
+                for row in rows
+            ],
+        )
 
 
 def _options(attack: type[Any]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,7 +70,17 @@ def register(app: typer.Typer) -> None:
             outcome = record_run(
                 resolved, Path(out), data_root=data_root, force=force, progress=on_round
             )
-        for warning in outcome.warnings:
+        for warning in (*_idle(values.get("parameters", {})), *outcome.warnings):
             typer.echo(f"warning: {warning}", err=True)
         ended = outcome.reason or f"completed {count(outcome.rounds, 'round')}"
         typer.echo(f"{protocol} {ended}; recorded in {out / 'run'}, truth apart in {out / 'truth'}")
+
+
+def _idle(parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Tell what was set and has no effect: of one gradient there are no batches."""
+    idle = [name for name in ("batch_size", "local_epochs") if name in parameters]
+    if parameters.get("update") == "gradient" and idle:
+        yield (
+            f"{' and '.join(idle)} had no effect: with update = gradient a user sends one gradient "
+            "of all its records; for one record a user: --partition single-record"
+        )

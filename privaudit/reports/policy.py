@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from privaudit.configuration import read_toml, validated
+from privaudit.errors import did_you_mean
 from privaudit.reports.model import AuditReport, Finding
 
 __all__ = [
@@ -172,7 +173,8 @@ def _of_risk(report: AuditReport, risk: str, limit: RiskLimit) -> Iterator[RuleO
         if limit.verdicts is not None and rows and "not tested" in limit.verdicts:
             yield RuleOutcome(f"{key}.verdicts", "met", "not tested, which the policy tolerates")
         else:
-            yield RuleOutcome(key, "not measured", f"the report measured: {known}")
+            meant = did_you_mean(risk, [v.risk for v in report.verdicts])
+            yield RuleOutcome(key, "not measured", f"the report measured: {known}.{meant}")
         return
     row = rows[0]
     if limit.verdicts is not None:

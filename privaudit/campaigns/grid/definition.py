@@ -152,6 +152,11 @@ class Campaign(BaseModel):
                         f"exclude: '{key}' is not an axis of the grid ({axes})."
                         f"{did_you_mean(key, self.grid)}"
                     )
+                if entry[key] not in self.grid[key]:
+                    raise ValueError(
+                        f"exclude: {key} = {entry[key]!r} excludes nothing; its values are "
+                        f"{', '.join(map(repr, self.grid[key]))}"
+                    )
         return self
 
     def runs(self) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final
 from privaudit.attacks.base import Attack
 from privaudit.attacks.indices import PRESETS
 from privaudit.campaigns.cells import Cell, Measurement, measure
+from privaudit.campaigns.coalitions import members_of
 from privaudit.campaigns.grid.kept import pictures_of, rebuilds_images
 from privaudit.campaigns.grid.recorded import digest, ensure_run, loaded, run_key
 from privaudit.campaigns.measurements import Status, measurement_to_json
@@ -30,9 +30,9 @@ from privaudit.errors import (
     UnmetRequirementsError,
     did_you_mean,
 )
-from privaudit.transcript import Capability, Coalition, PartyId, Transcript
+from privaudit.transcript import Capability, Coalition
 
-__all__ = ["CellSpec", "execute", "members_of"]
+__all__ = ["CellSpec", "execute"]
 
 _LOG = logging.getLogger(__name__)
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -40,8 +40,6 @@ _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 #: Under a threat model that grants them: rows whose records are known, and persons looked for.
 KNOWN_ROWS: Final = 100
 PERSONS: Final = 200
-
-_COUNTED: Final = re.compile(r"(\d+) (users?|parties|party)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,33 +100,6 @@ class CellSpec:
             "attack_version": attack.version,
         }
         return digest(specification)
-
-
-def members_of(coalition: str, transcript: Transcript) -> tuple[PartyId, ...]:
-    """Return the parties that the text of a coalition names.
-
-    Raises
-    ------
-    ConfigurationError
-        If it names nobody, or more users than there are. Whether a name is that of a party is
-        checked when the view is made.
-    """
-    members: list[PartyId] = []
-    for part in (p.strip() for p in re.split(r"[+,]", coalition)):
-        counted = _COUNTED.fullmatch(part)
-        if counted is None:
-            members.append(part)
-            continue
-        users, wanted = transcript.ids("user"), int(counted[1])
-        if not 1 <= wanted <= len(users):
-            raise ConfigurationError(f"coalition '{coalition}': the run has {len(users)} users")
-        members += users[:wanted]
-    if not all(members) or not members:
-        raise ConfigurationError(
-            f"coalition '{coalition}' names nobody; write parties joined by +, for example "
-            "'management-server + 1 user'"
-        )
-    return tuple(dict.fromkeys(members))
 
 
 def execute(

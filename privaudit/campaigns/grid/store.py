@@ -122,10 +122,15 @@ class Store:
         """Turn what SQLite says into an error that names the file."""
         try:
             yield
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             raise ConfigurationError(
                 f"{self.file}: {error}; if the disk is full or read-only, free it and run the same "
                 "command again: finished cells are kept"
+            ) from error
+        except sqlite3.Error as error:
+            raise ConfigurationError(
+                f"{self.file} is damaged ({error}): put back a copy, or move it away and run the "
+                "campaign again, which measures every cell anew"
             ) from error
 
     def __enter__(self) -> Self:
