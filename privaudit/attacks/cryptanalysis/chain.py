@@ -108,16 +108,16 @@ class RecoveredInversion(MatchingOptions):
     """
 
     name: ClassVar[str] = "cryptanalysis/pcsc-inversion"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = CosineInversion.requires | {
         Capability.SINGLE_RECORD_UPDATES
     }
     reads: ClassVar[tuple[str, ...]] = (*CIPHERTEXTS, GLOBAL_MODEL, CLUSTER_MODEL)
 
-    iterations: int = 200
-    learning_rate: float = 0.3
-    total_variation: float = 5e-4
+    iterations: int = 400
+    learning_rate: float = 0.2
+    total_variation: float = 1e-3
     restarts: int = 4
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:

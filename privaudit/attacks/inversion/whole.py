@@ -142,14 +142,14 @@ class CosineInversion(MatchingOptions):
     """
 
     name: ClassVar[str] = "inversion/cosine"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = (UPDATE,)
 
-    iterations: int = 200
-    learning_rate: float = 0.3
-    total_variation: float = 5e-4
+    iterations: int = 400
+    learning_rate: float = 0.2
+    total_variation: float = 1e-3
     restarts: int = 4
     signed: bool = False
     labels: LabelRule = "restored"
