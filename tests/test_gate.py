@@ -18,7 +18,7 @@ from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError
 from privaudit.reports import AuditReport, read_report, write_report
 from privaudit.reports._machine import render_junit, render_sarif
-from privaudit.reports.compare import compare_reports
+from privaudit.reports.compare import changed_settings, compare_reports
 from privaudit.reports.model import Interval
 from privaudit.reports.policy import Policy, judge, read_policy
 
@@ -193,6 +193,28 @@ def test_a_figure_of_one_report_alone_is_shown_as_such() -> None:
     empty = sample_report().model_copy(update={"findings": ()})
     kinds = {c.judgement for c in compare_reports(empty, with_share(0, 1)) if c.kind == "figure"}
     assert kinds == {"only after"}
+
+
+def test_what_was_set_otherwise_is_listed_with_the_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sample_report()
+    parameters = {**before.system.parameters, "epsilon0": 77.0, "new": "x"}
+    system = before.system.model_copy(update={"parameters": parameters})
+    after = before.model_copy(update={"system": system, "seed": before.seed + 1})
+    changed = changed_settings(before, after)
+    assert set(changed) == {"epsilon0", "new", "seed"}
+    assert changed["seed"] == (before.seed, before.seed + 1)
+    assert changed_settings(before, before) == {}
+    for name, report in (("a", before), ("b", after)):
+        write_report(report, tmp_path / name)
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert not ended.value.code
+    out = capsys.readouterr().out
+    assert "set otherwise: " in out
+    assert "new - -> x" in out
+    assert "Two seeds are two federations" in out
 
 
 def test_sarif_names_each_headline_figure_with_a_lasting_fingerprint() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, table
+from privaudit.cli._epsilon_output import printable
 
 __all__ = ["register"]
 
@@ -71,14 +72,28 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Compare two reports: what leaks more, what leaks less, with intervals."""
         from privaudit.reports import read_report
-        from privaudit.reports.compare import compare_reports
+        from privaudit.reports.compare import changed_settings, compare_reports
 
-        changes = compare_reports(read_report(before), read_report(after))
+        reports = read_report(before), read_report(after)
+        changes, settings = compare_reports(*reports), changed_settings(*reports)
         kinds = ("leaks more", "leaks less", "only before", "only after", "not told apart")
         by_kind = {kind: sum(c.judgement == kind for c in changes) for kind in kinds}
         if json:
-            emit_json({"changes": [asdict(c) for c in changes], "counts": by_kind})
+            emit_json(
+                {
+                    "changes": [asdict(c) for c in changes],
+                    "counts": by_kind,
+                    "settings": {name: list(values) for name, values in settings.items()},
+                }
+            )
             return
+        if settings:
+            told = (f"{_said(name)} {_said(a)} -> {_said(b)}" for name, (a, b) in settings.items())
+            typer.echo(f"set otherwise: {'; '.join(told)}")
+        if "seed" in settings:
+            typer.echo(
+                "Two seeds are two federations: intervals do not say how much another would differ."
+            )
         shown = [c for c in changes if everything or c.judgement != "not told apart"]
         if shown:
             table(
@@ -96,3 +111,8 @@ def register(app: typer.Typer) -> None:
             )
         counted = ", ".join(f"{n} {kind}" for kind, n in by_kind.items() if n) or "nothing"
         typer.echo(f"==== {count(len(changes), 'figure')} compared: {counted} ====")
+
+
+def _said(value: object) -> str:
+    # Reports come from strangers too: no control characters, no page of text.
+    return "-" if value is None else printable(str(value))[:60]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from privaudit.reports.model import AuditReport, BudgetRow, Finding
 
-__all__ = ["Change", "compare_reports"]
+__all__ = ["Change", "changed_settings", "compare_reports"]
 
 Judgement = Literal["leaks more", "leaks less", "not told apart", "only before", "only after"]
 
@@ -51,6 +51,38 @@ def compare_reports(before: AuditReport, after: AuditReport) -> tuple[Change, ..
         *_figures(before, after),
         *_budgets(before, after),
     )
+
+
+def changed_settings(before: AuditReport, after: AuditReport) -> dict[str, tuple[Any, Any]]:
+    """Return, by name, what was set otherwise in two reports: (before, after), ``None`` if absent.
+
+    Protocol, data set, the parameters of the audited run, the seed, and the tool's version. Two
+    seeds are two federations: intervals hold for the one that was measured, and do not say how
+    much another would differ.
+    """
+    first, second = _settings(before), _settings(after)
+    names = dict.fromkeys((*first, *second))
+    return {
+        name: (first.get(name), second.get(name))
+        for name in names
+        if first.get(name) != second.get(name)
+    }
+
+
+def _settings(report: AuditReport) -> dict[str, Any]:
+    system = report.system
+    found: dict[str, Any] = {
+        "protocol": system.protocol,
+        "protocol version": system.protocol_version,
+        "dataset": system.dataset,
+        "seed": report.seed,
+        "privaudit": report.tool.get("version"),
+    }
+    for name, value in system.parameters.items():
+        inner = value if isinstance(value, Mapping) else {"": value}
+        found |= {f"{name}.{key}".rstrip("."): entry for key, entry in inner.items()}
+    found.pop("federation.dataset", None)
+    return found
 
 
 def _verdicts(before: AuditReport, after: AuditReport) -> Iterator[Change]:
