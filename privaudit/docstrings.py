@@ -1,11 +1,12 @@
-"""Docstrings as people read them in a terminal: without markup, formulas in plain characters."""
+"""Docstrings as people read them: without markup, formulas in plain characters."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import unicodedata
 
-__all__ = ["plain"]
+__all__ = ["plain", "summary_line"]
 
 #: Commands of LaTeX that docstrings use, and what stands for them.
 SYMBOLS = {
@@ -43,3 +44,8 @@ def _formula(text: str) -> str:
     # A subscript of several words keeps its extent.
     text = re.sub(r"\{([^{}]*\s[^{}]*)\}", r"(\1)", text)
     return unicodedata.normalize("NFC", re.sub(r"[{}]", "", text))
+
+
+def summary_line(thing: object) -> str:
+    """Return the first line of what a class or function says of itself; empty if nothing."""
+    return plain((inspect.getdoc(thing) or "").partition("\n")[0])

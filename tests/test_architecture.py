@@ -19,7 +19,7 @@ LONGEST = 450
 #: The layers from the ground up. A part may import from lower layers and from itself, and from
 #: another part of its own layer never.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "capabilities"}),
+    frozenset({"errors", "capabilities", "docstrings"}),
     frozenset({"transcript"}),
     frozenset({"ledger", "plugins", "configuration"}),
     frozenset(

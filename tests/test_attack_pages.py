@@ -14,7 +14,7 @@ from privaudit import plugins
 from privaudit.attacks.presets import PRESETS
 from privaudit.cli._main import app
 from privaudit.cli._pages import page_of
-from privaudit.cli._text import plain
+from privaudit.docstrings import plain
 
 ATTACKS = tuple(n for n in plugins.available("attack") if not n.startswith("example/"))
 PARTS = ("Assumption", "Formula", "Example", "Failure modes", "Source")

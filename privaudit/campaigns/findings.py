@@ -11,7 +11,7 @@ from typing import Protocol
 from privaudit.attacks.base import Attack
 from privaudit.campaigns.cells import Cell, Measurement, ScoreTriple, attack_options
 from privaudit.reports.model import Finding, Interval, NotRun
-from privaudit.scoring.estimate import Estimate, compare, verdict
+from privaudit.scoring.estimate import Estimate, compare, judge
 
 __all__ = [
     "Described",
@@ -147,7 +147,7 @@ def finding_of(
     finite = {t: v for t, v in per_target.items() if math.isfinite(v)}
     pick = max if figure.higher_is_leakier else min
     worst = pick(finite, key=lambda t: finite[t]) if finite else next(iter(per_target))
-    judged = verdict(figure)
+    judged, reason = judge(figure)
     assert judged != "not tested"
     attack = subject.attack
     return Finding(
@@ -182,6 +182,7 @@ def finding_of(
         protocol=subject.protocol,
         chosen_from=subject.chosen_from,
         note=subject.note,
+        reason=reason,
     )
 
 

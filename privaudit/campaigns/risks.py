@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from privaudit.reports.model import BreachingCoalition, Finding
 
-__all__ = ["capital", "risk_verdict", "untested"]
+__all__ = ["article", "capital", "ended", "leakiness", "risk_verdict", "untested"]
 
 Remark = Callable[[Finding, Sequence[Finding]], str]
 
@@ -22,7 +23,7 @@ def risk_verdict(
     words: Mapping[str, str],
     when_breached: Remark = _silent,
     when_not: Remark = _silent,
-    strength: Callable[[Finding], float] | None = None,
+    strength: Callable[[Finding], tuple[float, ...]] | None = None,
 ) -> BreachingCoalition:
     """Return the verdict on a risk, with the smallest coalition that breaches it.
 
@@ -50,21 +51,22 @@ def risk_verdict(
         least = min(f.coalition_size for f in breached)
         first = _best([f for f in breached if f.coalition_size == least], strength)
         sentence = (
-            f"{capital(named(first))} {_success(first)} {first.summary} Setting: {first.setting}."
-            f"{when_breached(first, findings)}"
+            f"{capital(named(first))} {_success(first)} {ended(first.summary)}"
+            f"{_setting(first)}{when_breached(first, findings)}"
         )
         return _of(risk, "breached", first, named(first), sentence)
     verdict = "inconclusive" if any(f.verdict == "inconclusive" for f in judged) else "not shown"
     tried = ", ".join(sorted({named(f) for f in judged}))
     first = _best(judged, strength)
+    best = (
+        f"{_value(first)} of {first.n} targets"
+        if first.unit == "proportion"
+        else f"{article(first.metric)} {first.metric} of {_value(first)} over {first.n} targets"
+    )
     sentence = (
         f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: at "
-        f"best {_value(first)} of {first.n} targets against {_baseline(first)}. Stronger attacks "
+        f"best {best} against {_baseline(first)}.{_open(judged, first)} Stronger attacks "
         f"may.{when_not(first, findings)}"
-        if first.unit == "proportion"
-        else f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: "
-        f"at best a {first.metric} of {_value(first)} over {first.n} targets against "
-        f"{_baseline(first)}. Stronger attacks may.{when_not(first, findings)}"
     )
     return _of(risk, verdict, first, named(first), sentence)
 
@@ -81,6 +83,32 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def ended(text: str) -> str:
+    """Return a text with a full stop at its end, unless it has one."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def article(noun: str) -> str:
+    """Return the indefinite article of a noun, by the letter or abbreviation it begins with."""
+    word = noun.split(" ")[0]
+    # Abbreviations are spelt: an SSIM, a PSNR.
+    vowels = "AEFHILMNORSX" if word.isupper() else "AEIOUaeio"
+    return "an" if noun[:1] in tuple(vowels) else "a"
+
+
+def _setting(finding: Finding) -> str:
+    return f" Setting: {finding.setting}." if finding.setting else ""
+
+
+def _open(judged: Sequence[Finding], first: Finding) -> str:
+    """Return why the verdict is open, by the best finding or else by the first that is."""
+    told = next((f for f in (first, *judged) if f.verdict == "inconclusive" and f.reason), None)
+    if told is None:
+        return ""
+    which = "" if told is first else f" by {told.coalition_label} ({told.title})"
+    return f" Inconclusive{which}: {told.reason}."
+
+
 def _of(
     risk: str, verdict: str, finding: Finding, coalition: str, sentence: str
 ) -> BreachingCoalition:
@@ -95,13 +123,21 @@ def _of(
     )
 
 
-def _best(findings: Sequence[Finding], strength: Callable[[Finding], float] | None) -> Finding:
+def _best(
+    findings: Sequence[Finding], strength: Callable[[Finding], tuple[float, ...]] | None
+) -> Finding:
     """Return the strongest finding; proportions come first, being comparable with one another."""
     shares = [f for f in findings if f.unit == "proportion"]
     return max(
         shares or findings,
-        key=strength or (lambda f: f.estimate.value if f.higher_is_leakier else -f.estimate.value),
+        key=strength or (lambda f: (leakiness(f),)),
     )
+
+
+def leakiness(finding: Finding) -> float:
+    """Return the value of a finding, the greater the leakier."""
+    value = finding.estimate.value
+    return value if finding.higher_is_leakier else -value
 
 
 def _success(finding: Finding) -> str:
@@ -111,8 +147,9 @@ def _success(finding: Finding) -> str:
             f"alone: {_baseline(finding)})."
         )
     return (
-        f"reaches a {finding.metric} of {_value(finding)} over {finding.n} targets (prior "
-        f"knowledge alone: {_baseline(finding)})."
+        f"reaches {article(finding.metric)} {finding.metric} of {_value(finding)} over "
+        f"{finding.n} targets (prior knowledge alone: {_baseline(finding)}"
+        f"{'' if finding.higher_is_leakier else '; the lower, the worse'})."
     )
 
 
@@ -121,7 +158,11 @@ def _value(finding: Finding) -> str:
 
 
 def _baseline(finding: Finding) -> str:
-    return _written(finding, finding.baseline.value)
+    b = finding.baseline
+    if not (math.isfinite(b.low) and math.isfinite(b.high)):
+        return _written(finding, b.value)
+    low, high = (_written(finding, end) for end in (b.low, b.high))
+    return f"{_written(finding, b.value)}, range {low} to {high}"
 
 
 def _written(finding: Finding, value: float) -> str:

@@ -14,7 +14,7 @@ import typer
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, human_bytes, table
 from privaudit.cli._pages import page_of
-from privaudit.cli._text import plain
+from privaudit.docstrings import plain, summary_line
 from privaudit.errors import (
     ConfigurationError,
     CorruptRecordingError,
@@ -310,10 +310,6 @@ def _rows(view: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _first_line(thing: Any) -> str:
-    return plain((inspect.getdoc(thing) or "").partition("\n")[0])
-
-
 def _command(preset: Preset) -> str:
     """Return an attack and its options as they are given on the command line."""
     given = (f"{key}={str(value).lower()}" for key, value in preset.options.items())
@@ -332,7 +328,7 @@ def _catalogues() -> dict[str, dict[str, str]]:
         lines = {}
         for name in plugins.available(kind):
             try:
-                lines[name] = _first_line(plugins.load(kind, name))
+                lines[name] = summary_line(plugins.load(kind, name))
             except PluginError as error:
                 # One broken plug-in must not hide the others; using it is the error.
                 typer.echo(f"warning: {error}", err=True)

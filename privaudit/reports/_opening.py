@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
 
 from privaudit.reports._document import Headline, Measured, Opening
 from privaudit.reports._format import (
@@ -17,11 +17,17 @@ from privaudit.reports._format import (
     odds,
     plural,
     quantity,
+    sentence,
     setting,
     span,
     visible,
 )
-from privaudit.reports._overview import make_overview, smallest_breach, worst_affected
+from privaudit.reports._overview import (
+    breached_besides,
+    make_overview,
+    smallest_breach,
+    worst_affected,
+)
 from privaudit.reports.model import (
     AuditReport,
     BreachingCoalition,
@@ -76,11 +82,8 @@ def make_opening(report: AuditReport, *, digest: str) -> Opening:
         claim_result=visible(report.claim_result),
         tested=_tested(report),
         notices=_notices(report),
-        headlines=tuple(_headline(verdict, report.findings) for verdict in report.verdicts),
-        ranges=(
-            f"Ranges in brackets: taken together over {plural(report.simultaneous_tests, 'test')}, "
-            f"all hold with a confidence of {level(report.confidence)}."
-        ),
+        headlines=tuple(_headline(verdict, report) for verdict in report.verdicts),
+        ranges=_ranges(report),
         budget=_texts(report.budget_statements) or _budget(report),
         claims=tuple((claim.verdict, visible(claim.statement)) for claim in report.claims),
         trust=_texts(report.trust_assumptions),
@@ -116,11 +119,7 @@ def _summary(report: AuditReport) -> tuple[str, ...]:
         return (" ".join(sentences), *filter(None, [smallest_breach(report)]))
     breaching = [v for v in report.verdicts if v.verdict == "breached"]
     if breaching:
-        least = min(breaching, key=lambda v: v.size)
-        sentences.append(
-            f"The smallest coalition that breaches a risk is {visible(least.coalition_label)} "
-            f"({visible(least.risk)})."
-        )
+        sentences.append(_smallest_of_all(breaching, report))
     elif any(v.verdict == "not shown" for v in report.verdicts):
         sentences.append("No attack that ran breached a risk; other attacks may.")
     return tuple(sentences)
@@ -154,41 +153,105 @@ def _notices(report: AuditReport) -> tuple[str, ...]:
     return (() if report.complete else (incomplete,)) + _texts(report.warnings)
 
 
-def _headline(verdict: BreachingCoalition, findings: tuple[Finding, ...]) -> Headline:
-    ours = [f for f in findings if f.headline and f.risk == verdict.risk]
+def _ranges(report: AuditReport) -> str:
+    return (
+        f"Ranges in brackets: taken together over {plural(report.simultaneous_tests, 'test')}, "
+        f"all hold with a confidence of {level(report.confidence)}. Each verdict rests on one "
+        "measure of its attack, chosen in advance. What guessing alone reaches was measured on the "
+        "same targets: 0 % means that it hit none of them, and its range what it may reach on "
+        "others."
+    )
+
+
+def _headline(verdict: BreachingCoalition, report: AuditReport) -> Headline:
+    ours = [f for f in report.findings if f.headline and f.risk == verdict.risk]
     return Headline(
         risk=visible(verdict.risk),
         question=_QUESTIONS.get(verdict.risk, ""),
         verdict=verdict.verdict,
         sentence=visible(verdict.sentence),
-        coalition=_coalition(verdict),
-        measured=tuple(_measured(f) for f in ours),
+        coalition=_coalition(verdict, report),
+        measured=tuple(_measured(f, report) for f in ours),
     )
 
 
-def _coalition(verdict: BreachingCoalition) -> str:
+def _in_words(label: str, report: AuditReport) -> str:
+    return report.coalition_words.get(label, label)
+
+
+def _equally_small(verdict: BreachingCoalition, report: AuditReport) -> tuple[str, ...]:
+    """Return all coalitions as small as that of a breached risk that breach it too, it first."""
+    names = dict.fromkeys(
+        _in_words(f.coalition_label, report)
+        for f in report.findings
+        if f.headline
+        and f.verdict == "breached"
+        and f.risk == verdict.risk
+        and f.coalition_size == verdict.size
+    )
+    # Otherwise the verdict rests on something else than findings, or has other words for them.
+    others = names if verdict.coalition_label in names else ()
+    return tuple(dict.fromkeys((verdict.coalition_label, *others)))
+
+
+def _smallest_of_all(breaching: Sequence[BreachingCoalition], report: AuditReport) -> str:
+    """Return the smallest coalitions that breach a risk, each with the risks."""
+    least = min(v.size for v in breaching)
+    risks: dict[str, list[str]] = {}
+    for verdict in breaching:
+        if verdict.size == least:
+            for name in _equally_small(verdict, report):
+                risks.setdefault(visible(name), []).append(visible(verdict.risk))
+    told = [f"{name} ({', '.join(breached)})" for name, breached in risks.items()]
+    if len(told) == 1:
+        return f"The smallest coalition that breaches a risk is {told[0]}."
+    each = "one party alone" if least == 1 else f"{integer(least)} parties"
+    return f"The smallest coalitions that breach a risk are {each}: {'; '.join(told)}."
+
+
+def _coalition(verdict: BreachingCoalition, report: AuditReport) -> str:
     if verdict.verdict == "not tested" or not verdict.coalition_label:
         return ""
     label, size = visible(verdict.coalition_label), plural(verdict.size, "party", "parties")
     if verdict.verdict == "breached":
+        names = [visible(name) for name in _equally_small(verdict, report)]
+        if len(names) > 1:
+            return f"Smallest coalitions that breach it ({size} each): {'; '.join(names)}."
         return f"Smallest coalition that breaches it: {label} ({size})."
     return f"Coalition: {label} ({size})."
 
 
-def _measured(finding: Finding) -> Measured:
+def _measured(finding: Finding, report: AuditReport) -> Measured:
     """Return the average, the baseline and the worst-affected party of a finding."""
-    estimate, unit = finding.estimate, finding.unit
-    bounds = span(estimate.low, estimate.high, unit)
     targets = plural(finding.n, "target")
-    average = f"{visible(finding.metric)} {quantity(estimate.value, unit)} ({bounds}), {targets}"
-    return Measured(
-        title=visible(f"{finding.full_title}, {finding.coalition_label}"),
-        facts=(
-            ("Average", average),
-            ("Guessing alone", quantity(finding.baseline.value, unit)),
-            ("Verdict", finding.verdict),
-            ("Worst affected", visible(worst_affected(finding))),
-        ),
+    lower = "" if finding.higher_is_leakier else "; the lower, the worse"
+    average = f"{visible(finding.metric)} {_ranged(finding)}, {targets}{lower}"
+    facts = [
+        ("Average", average),
+        ("Guessing alone", _ranged(finding, of="baseline")),
+        ("Verdict", finding.verdict),
+        ("Worst affected", visible(worst_affected(finding))),
+    ]
+    if finding.reason:
+        facts.append(("Why inconclusive", sentence(f"{finding.reason}.")))
+    told = [_besides(f) for f in breached_besides(finding, report.findings)]
+    if told:
+        facts.append(("Besides", f"{'; '.join(told)}. No verdict rests on it."))
+    who = _in_words(finding.coalition_label, report)
+    return Measured(title=visible(f"{finding.full_title}: {who}"), facts=tuple(facts))
+
+
+def _ranged(finding: Finding, *, of: Literal["estimate", "baseline"] = "estimate") -> str:
+    value = finding.estimate if of == "estimate" else finding.baseline
+    bounds = span(value.low, value.high, finding.unit)
+    return f"{quantity(value.value, finding.unit)} ({bounds})"
+
+
+def _besides(finding: Finding) -> str:
+    return (
+        f"{visible(finding.metric)} {_ranged(finding)} against "
+        f"{_ranged(finding, of='baseline')} is beyond guessing by itself, at "
+        f"{level(finding.confidence)} confidence"
     )
 
 
@@ -206,7 +269,7 @@ def _not_run(report: AuditReport) -> tuple[str, ...]:
 def _budget(report: AuditReport) -> tuple[str, ...]:
     """Return the budget in words, for the smallest cluster, where protection is weakest."""
     if not report.budgets and not report.uncovered:
-        return ("No privacy budget was computed, because no release is randomised.",)
+        return ("No privacy budget was computed: this report states none of any release.",)
     sentences = _user_level(report)
     for role, speak in (("bracket", _bracket_sentences), ("paper", _paper_sentences)):
         rows = [row for row in report.budgets if row.role == role]
@@ -228,7 +291,7 @@ def _weakest(rows: list[BudgetRow]) -> tuple[BudgetRow, BudgetRow | None]:
 
 def _bracket_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:
     sentences = [
-        f"The part that is noised ({visible(first.quantity)}) costs, in the smallest cluster "
+        f"The part that is noised costs, in the smallest cluster "
         f"({plural(first.cluster_size, 'user')}, of which {first.honest_users} honest), "
         f"{_cost(first)} Status of this bound: {visible(first.status)}."
     ]

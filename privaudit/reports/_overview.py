@@ -11,7 +11,7 @@ from privaudit.reports._document import Cell, Overview, Table, cell, column
 from privaudit.reports._format import integer, interval, level, listing, plural, quantity, visible
 from privaudit.reports.model import AuditReport, CellCounts, Finding, NotRun
 
-__all__ = ["make_overview", "smallest_breach", "worst_affected"]
+__all__ = ["breached_besides", "make_overview", "smallest_breach", "worst_affected"]
 
 _RISKS: Final = ("reconstruction", "inference", "linkability", "singling-out")
 #: Figures on the first page; the others stand in the evidence.
@@ -51,7 +51,62 @@ def worst_affected(finding: Finding) -> str:
     if finding.unit == "proportion" and finding.worst_value in {0.0, 1.0}:
         outcome = "succeeded" if finding.worst_value == 1 else "did not succeed"
         return f"{finding.worst_target}: the attack {outcome}"
+    if finding.metric.endswith("AUC"):
+        # An area under a curve is of all targets; the part of a single one has no scale.
+        return f"{finding.worst_target}: told apart best"
     return f"{finding.worst_target}: {quantity(finding.worst_value, finding.unit)}"
+
+
+def breached_besides(finding: Finding, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return other measures of the same attack that read "breached" where its verdict does not."""
+    if finding.verdict == "breached":
+        return ()
+    return tuple(
+        f
+        for f in findings
+        if not f.headline
+        and f.verdict == "breached"
+        and (f.attack, f.coalition, f.setting, f.protocol)
+        == (finding.attack, finding.coalition, finding.setting, finding.protocol)
+        and f.metric != finding.metric
+    )
+
+
+def _by_themselves(heads: Sequence[Finding], report: AuditReport) -> str:
+    """Say which figures breach by themselves where the verdict of their risk does not."""
+    breached = {(f.protocol, f.coalition, f.risk) for f in heads if f.verdict == "breached"}
+    groups: dict[tuple[str, tuple[str, ...], str], list[Finding]] = {}
+    for f in report.findings:
+        key = f.protocol, f.coalition, f.risk
+        if not f.headline and f.verdict == "breached" and key not in breached:
+            groups.setdefault(key, []).append(f)
+    told = []
+    for (protocol, _, risk), found in groups.items():
+        f = max(found, key=_lead)
+        more = "" if len(found) == 1 else f", and {plural(len(found) - 1, 'more figure')}"
+        told.append(
+            f"{risk} by {f.coalition_label} on {protocol}: {f.metric} "
+            f"{interval(f.estimate.value, f.estimate.low, f.estimate.high, f.unit)} against "
+            f"{quantity(f.baseline.value, f.unit)} ({f.attack}, n = {integer(f.n)}, "
+            f"{f.setting}){more}"
+        )
+    if not told:
+        return ""
+    return visible(
+        f" Other figures are beyond guessing each by itself, at {level(report.confidence)} "
+        f"confidence, where no verdict is breached: {'; '.join(told)}. Picked out of many, they "
+        "are reasons to look closer, and no verdicts."
+    )
+
+
+def _lead(f: Finding) -> float:
+    """Return by how much an interval lies beyond that of guessing, in parts of its own width."""
+    gap = (
+        f.estimate.low - f.baseline.high
+        if f.higher_is_leakier
+        else f.baseline.low - f.estimate.high
+    )
+    return gap / max(f.estimate.high - f.estimate.low, 1e-12)
 
 
 def _verdicts(heads: Sequence[Finding], report: AuditReport) -> Table:
@@ -88,8 +143,9 @@ def _verdicts(heads: Sequence[Finding], report: AuditReport) -> Table:
         "Verdict by protocol and coalition",
         column((*names, "#Not measured")),
         tuple(rows),
-        note="Each verdict is the worst of the cells that the last columns count. A dash: not "
-        f"measured.{untested}",
+        note="Each verdict is the worst of the cells that the last columns count, by the first "
+        f"measure of each attack, at {_each(report)} confidence each. A dash: not measured."
+        f"{untested}{_by_themselves(heads, report)}",
         cards=True,
     )
 
@@ -117,7 +173,10 @@ def _worst(heads: Sequence[Finding], report: AuditReport) -> Table:
             cell(f.risk),
             cell(visible(f"{_phrase(f.summary)} ({f.protocol}, {f.coalition_label})")),
             cell(visible(_measured(f)), f.estimate.value),
-            cell(quantity(f.baseline.value, f.unit), f.baseline.value),
+            cell(
+                interval(f.baseline.value, f.baseline.low, f.baseline.high, f.unit),
+                f.baseline.value,
+            ),
             cell(integer(f.n) if not f.failed else f"{integer(f.n)} ({f.failed} failed)", f.n),
             cell(integer(f.chosen_from), f.chosen_from),
         )
@@ -126,7 +185,6 @@ def _worst(heads: Sequence[Finding], report: AuditReport) -> Table:
     left = len(chosen) - MOST_WORST
     more = f" {integer(left)} more stand among the findings." if left > 0 else ""
     tests = report.simultaneous_tests
-    each = level(1 - (1 - report.confidence) / max(tests, 1))
     names = (
         "Verdict", "Risk", "What was done (protocol, by whom)", "Measured [low, high]",
         "#Guessing alone", "#n", "#Worst of",
@@ -141,7 +199,8 @@ def _worst(heads: Sequence[Finding], report: AuditReport) -> Table:
         note=(
             f"{told}Each is the worst of as many cells as the last column says, its interval "
             f"corrected for that choice: those of all {plural(tests, 'cell')} hold together with "
-            f"{level(report.confidence)} confidence (Bonferroni: {each} each). The value itself is "
+            f"{level(report.confidence)} confidence (Bonferroni: {_each(report)} each). The value "
+            f"itself is "
             f"on average too high.{more}"
         ),
         cards=True,
@@ -149,6 +208,11 @@ def _worst(heads: Sequence[Finding], report: AuditReport) -> Table:
     if alike:
         table = replace(table, columns=table.columns[1:], rows=tuple(r[1:] for r in table.rows))
     return table
+
+
+def _each(report: AuditReport) -> str:
+    """Return the confidence of one interval so that those of all tests hold together."""
+    return level(1 - (1 - report.confidence) / max(report.simultaneous_tests, 1))
 
 
 def _place(f: Finding) -> tuple[int, int, bool, float]:

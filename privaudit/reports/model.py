@@ -102,8 +102,9 @@ class Finding(_Model):
     ``per_target`` and ``worst_value`` are in the same unit; in a proportion they are 0 or 1.
 
     ``protocol`` names the protocol where a report is on several, ``chosen_from`` says of how many
-    cells of a campaign this is the worst (the leakiest of those that breach, or of all), and
-    ``note`` what is wrong with the recording that it was measured on.
+    cells of a campaign this is the worst (the leakiest of those that breach, or of all),
+    ``note`` what is wrong with the recording that it was measured on, and ``reason`` why the
+    verdict is inconclusive, if it is.
     """
 
     id: str
@@ -137,6 +138,7 @@ class Finding(_Model):
     protocol: str = ""
     chosen_from: int = 1
     note: str = ""
+    reason: str = ""
 
     @property
     def full_title(self) -> str:
@@ -352,8 +354,9 @@ class AuditReport(_Model):
 
     ``budget_statements`` are the sentences on the budget for the first page; when there are none,
     they are made of the budget rows by their ``role``. ``claim_result`` says whether the claim
-    under test holds, from figures of the same report. A report with ``cells`` is that of a
-    campaign: its first page compares coalitions and names the worst figures instead of all.
+    under test holds, from figures of the same report. ``coalition_words`` says labels of coalitions
+    in words, for the first page. A report with ``cells`` is that of a campaign: its first page
+    compares coalitions and names the worst figures instead of all.
     """
 
     schema_version: Literal["privaudit-report/1"] = "privaudit-report/1"
@@ -387,3 +390,4 @@ class AuditReport(_Model):
     claim_result: str = ""
     tables: tuple[MeasuredTable, ...] = ()
     cells: CellCounts | None = None
+    coalition_words: dict[str, str] = {}

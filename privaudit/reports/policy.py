@@ -173,8 +173,13 @@ def _of_risk(report: AuditReport, risk: str, limit: RiskLimit) -> Iterator[RuleO
         if limit.verdicts is not None and rows and "not tested" in limit.verdicts:
             yield RuleOutcome(f"{key}.verdicts", "met", "not tested, which the policy tolerates")
         else:
-            meant = did_you_mean(risk, [v.risk for v in report.verdicts])
-            yield RuleOutcome(key, "not measured", f"the report measured: {known}.{meant}")
+            risks = [v.risk for v in report.verdicts]
+            told = (
+                f"this report did not test it; it measured: {known}"
+                if risk in risks
+                else f"the report measured: {known}.{did_you_mean(risk, risks)}"
+            )
+            yield RuleOutcome(key, "not measured", told)
         return
     row = rows[0]
     if limit.verdicts is not None:
@@ -254,10 +259,8 @@ def _of_epsilon(report: AuditReport, limit: EpsilonLimit) -> RuleOutcome:
         )
     upper = max(math.inf if b.upper is None else b.upper for b in rows)
     lower = max(0.0 if b.lower is None else b.lower for b in rows)
-    told = (
-        f"between {lower:.4g} and {upper:.4g} over {rows[0].rounds} rounds, tolerated "
-        f"{limit.maximum:g}"
-    )
+    period = "1 round" if rows[0].rounds == 1 else f"{rows[0].rounds} rounds"
+    told = f"between {lower:.4g} and {upper:.4g} over {period}, tolerated {limit.maximum:g}"
     if lower > limit.maximum:
         return RuleOutcome(rule, "breached", told)
     return RuleOutcome(rule, "met" if upper <= limit.maximum else "inconclusive", told)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from privaudit.errors import ConfigurationError
 
-__all__ = ["Estimate", "Scores", "Verdict", "compare", "estimate", "verdict"]
+__all__ = ["Estimate", "Scores", "Verdict", "compare", "estimate", "judge", "verdict"]
 
 Statistic = Literal["proportion", "mean", "median"]
 Verdict = Literal["breached", "not shown", "inconclusive", "not tested"]
@@ -172,6 +172,17 @@ def verdict(figure: Estimate) -> Verdict:
     ConfigurationError
         If the figure has no baseline.
     """
+    return judge(figure)[0]
+
+
+def judge(figure: Estimate) -> tuple[Verdict, str]:
+    """Return the :func:`verdict` on a figure, and why it is "inconclusive"; empty if it is not.
+
+    Raises
+    ------
+    ConfigurationError
+        If the figure has no baseline.
+    """
     if figure.baseline is None:
         raise ConfigurationError(f"{figure.metric}: a verdict needs a baseline")
     sign = 1.0 if figure.higher_is_leakier else -1.0
@@ -186,8 +197,18 @@ def verdict(figure: Estimate) -> Verdict:
     # A control that does as well as the attack means that the attack reads something else than
     # the target's own messages: no conclusion can be drawn from it.
     if beats and figure.control is not None and sign * figure.control.value >= attack_low:
-        return "inconclusive"
+        return "inconclusive", (
+            "the control, on exchanged messages, reaches as much, so that the attack reads "
+            "something else than a target's own messages"
+        )
     if beats:
-        return "breached"
-    beyond = sign * figure.value > guessing
-    return "not shown" if figure.n >= MINIMUM_TARGETS and not beyond else "inconclusive"
+        return "breached", ""
+    if sign * figure.value > guessing:
+        return "inconclusive", "better than guessing, but the two ranges overlap"
+    if figure.n < MINIMUM_TARGETS:
+        targets = "1 target" if figure.n == 1 else f"{figure.n} targets"
+        return "inconclusive", (
+            f"no better than guessing, but on {targets}, and 'not shown' takes {MINIMUM_TARGETS} "
+            "or more"
+        )
+    return "not shown", ""

@@ -22,7 +22,9 @@ def verdicts_of(findings: Sequence[Finding]) -> tuple[BreachingCoalition, ...]:
     return (
         *(risk_verdict(risk, findings, words=WORDS) for risk in _RISKS),
         untested(
-            "singling-out", "No attack of this audit asks whether one record took part in training."
+            "singling-out",
+            "No attack of this audit isolates one client or record among the others. Whether a "
+            "record took part in training (membership) would be inference, and was not asked.",
         ),
     )
 

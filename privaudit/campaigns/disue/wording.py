@@ -37,7 +37,7 @@ TRUST: Final[tuple[str, ...]] = (
     "All parties follow the protocol; none alters its messages or takes part under many names.",
 )
 NOT_TESTED: Final[tuple[str, ...]] = (
-    "Membership of a single record in a client's training data.",
+    "Inference of whether a single record is in a client's training data (membership).",
     "Gradient inversion of updates that accumulate several steps over many records.",
     "Records rebuilt through the generator that the server trains.",
     "The networks and data sets of the paper's experiments (ResNet on SVHN, CIFAR-10 and -100).",

@@ -12,6 +12,7 @@ from privaudit.campaigns.grid.recorded import loaded
 from privaudit.campaigns.grid.store import Row
 from privaudit.campaigns.pq_mds.adversaries import LABELS
 from privaudit.configuration import constructed
+from privaudit.docstrings import summary_line
 
 __all__ = ["axis_name", "axis_value", "coalition_size", "label_of", "setting_of", "subject_of"]
 
@@ -88,7 +89,7 @@ def subject_of(row: Row, *, grid: Sequence[str], among: int) -> Subject:
         key=row.key,
         attack=constructed(kind, spec.options, where=f"attack '{spec.attack}'"),
         title=f"{spec.attack} on {spec.run['protocol']}",
-        summary=(kind.__doc__ or spec.attack).strip().splitlines()[0],
+        summary=summary_line(kind) or spec.attack,
         members=tuple(p.strip() for p in label_of(row).split("+")),
         size=coalition_size(row),
         label=label_of(row),

@@ -53,8 +53,8 @@ def verdicts_of(
     rows.append(
         untested(
             "singling-out",
-            "No attack of this audit isolates one user among the others. Whether a user trained on "
-            "a given record is asked under inference.",
+            "No attack of this audit isolates one user or record among the others. Whether a user "
+            "trained on a given record (membership) is inference, and was asked there.",
         )
     )
     if exposures:

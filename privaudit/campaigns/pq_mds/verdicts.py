@@ -8,7 +8,7 @@ from typing import Any
 from privaudit.campaigns.pq_mds.adversaries import LABELS
 from privaudit.campaigns.pq_mds.config import UNEQUAL
 from privaudit.campaigns.pq_mds.wording import WORDS
-from privaudit.campaigns.risks import capital, risk_verdict
+from privaudit.campaigns.risks import capital, leakiness, risk_verdict
 from privaudit.reports.model import BreachingCoalition, Claim, Finding
 
 __all__ = ["claim_result", "claims_of", "margin", "metrics_of", "verdicts_of"]
@@ -20,7 +20,7 @@ _ERROR = "normalised reconstruction error"
 def margin(finding: Finding) -> float:
     """Return by how much a finding exceeds its baseline, in its unit, to one decimal.
 
-    Baselines are drawn at random: a difference below is none, and the first finding counts.
+    Baselines are drawn at random: a difference below is none.
     """
     sign = 1.0 if finding.higher_is_leakier else -1.0
     return round(sign * (finding.estimate.value - finding.baseline.value), 1)
@@ -29,9 +29,14 @@ def margin(finding: Finding) -> float:
 def verdicts_of(findings: Sequence[Finding]) -> tuple[BreachingCoalition, ...]:
     """Return the verdict of each risk, with the smallest coalition that breaches it."""
     return tuple(
-        risk_verdict(risk, findings, words=WORDS, strength=margin, when_breached=_others)
+        risk_verdict(risk, findings, words=WORDS, strength=_strength, when_breached=_others)
         for risk in _RISKS
     )
+
+
+def _strength(finding: Finding) -> tuple[float, float]:
+    """Return the margin, and the value to tell those of one margin apart: the leakiest counts."""
+    return margin(finding), leakiness(finding)
 
 
 def _others(first: Finding, findings: Sequence[Finding]) -> str:
