@@ -89,11 +89,20 @@ def test_a_run_of_any_protocol_is_audited_and_saved(run, tmp_path: Path) -> None
     assert again.content.findings == report.content.findings
 
 
-def test_a_run_without_its_truth_cannot_be_scored(run, tmp_path: Path) -> None:
+def test_of_a_run_without_its_truth_only_the_linking_of_rounds_is_scored(
+    run, tmp_path: Path
+) -> None:
     from dataclasses import replace
 
+    report = pa.audit(replace(run, truth=None), tmp_path / "several").content
+    assert {f.risk for f in report.findings} == {"linkability"}
+    assert any("truth does not lie beside" in row.reason for row in report.not_run)
+    tested = {v.risk for v in report.verdicts if v.verdict != "not tested"}
+    assert tested == {"linkability"}
+    first = tuple(m for m in run.transcript.messages if m.round in (None, 1))
+    short = replace(run, truth=None, transcript=replace(run.transcript, messages=first))
     with pytest.raises(ConfigurationError, match="truth does not lie beside"):
-        pa.audit(replace(run, truth=None), tmp_path)
+        pa.audit(short, tmp_path / "one")
 
 
 def test_small_coalitions_are_servers_a_user_and_pairs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from privaudit.campaigns.planned import GRANTED, Planned
 from privaudit.campaigns.risks import risk_verdict, untested
 from privaudit.campaigns.runs import RecordedRun
 from privaudit.campaigns.single import single_cell
+from privaudit.docstrings import summary_line
 from privaudit.errors import (
     ConfigurationError,
     PluginError,
@@ -76,7 +78,7 @@ def _cells(run: RecordedRun, *, seed: int) -> tuple[list[Planned], list[NotRun]]
     planned: list[Planned] = []
     unmet: list[NotRun] = []
     for attack in _relevant(run.transcript):
-        said = (type(attack).__doc__ or attack.name).strip().splitlines()[0]
+        said = summary_line(type(attack)) or attack.name
         for members in small_coalitions(run.transcript):
             label = " + ".join(members)
             coalition = Coalition(frozenset(members), GRANTED)
@@ -94,6 +96,20 @@ def _cells(run: RecordedRun, *, seed: int) -> tuple[list[Planned], list[NotRun]]
                 continue
             if cell.scorers:
                 planned.append(Planned(cell, attack.name, attack.name, said, headline=True))
+                continue
+            why = (
+                "the truth does not lie beside this recording, so that its guesses cannot be scored"
+                if run.truth is None
+                else "no score fits its guesses and the truth of this recording"
+            )
+            unmet.append(
+                NotRun(
+                    attack=attack.name,
+                    coalition_label=label,
+                    status="not-applicable",
+                    reason=why,
+                )
+            )
     return planned, unmet
 
 
@@ -131,23 +147,24 @@ def audit_recording(
     """Let every attack that reads a kind of message of the run loose on small coalitions.
 
     Attacks have their default options; measured cells lie in ``out/cells``, so that the same call
-    resumes. Figures need the truth beside the recording.
+    resumes. Without the truth beside the recording only attacks that make their own are scored:
+    those that link the rounds of users, who go under pseudonyms.
 
     The ledger is made if the protocol of the recording is installed.
 
     Raises
     ------
     ConfigurationError
-        If the truth was not handed over: without it nothing can be scored.
+        If the truth was not handed over and no attack can be scored without it.
     """
-    if run.truth is None:
+    planned, unmet = _cells(run, seed=seed)
+    if run.truth is None and not planned:
         raise ConfigurationError(
             "the truth does not lie beside this recording, so no attack can be scored; privaudit "
             "attack RUN_DIR counts guesses, privaudit views RUN_DIR shows who saw what"
         )
     started = time.perf_counter()
     protocol = run.protocol or "an unnamed protocol"
-    planned, unmet = _cells(run, seed=seed)
     store = CellStore(out / "cells")
 
     def done(position: int, total: int, cell: Cell, measurement: Measurement) -> None:
@@ -159,41 +176,55 @@ def audit_recording(
     results = list(zip(planned, measured, strict=True))
     _, tests = simultaneous_confidence(results, confidence=confidence)
     findings = findings_of(results, confidence=confidence)
-    budgets, uncovered, flags = _ledger(run, protocol, delta)
+    ledger = _ledger(run, protocol, delta)
     return AuditReport(
         title=f"Leakage report: a recorded run of {protocol}",
         tool=tool_facts(device),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=seed,
         complete=run.complete and all(m.status != "failed" for m in measured),
-        system=_system(run, protocol),
+        system=_system(run, protocol, ledger.unit),
         verdicts=tuple(
             risk_verdict(risk, findings, words={})
             if any(f.risk == risk for f in findings)
-            else untested(risk, "No attack on this risk applied to this run.")
+            else untested(
+                risk,
+                "No attack on this risk applied to this run."
+                if run.truth is not None
+                else "Without the truth beside the recording no attack on this risk is scored.",
+            )
             for risk in _RISKS
         ),
         findings=tuple(findings),
         not_run=_reasons([*unmet, *not_run_of(results)]),
         exposure=(),
-        budgets=budgets,
-        uncovered=uncovered,
+        budgets=ledger.budgets,
+        uncovered=ledger.uncovered,
+        budget_statements=ledger.statements,
         claims=(),
         utilities=(),
         figures=(),
         galleries=(),
-        trust_assumptions=("Coalitions larger than those of the figures were not tried.",),
+        trust_assumptions=(
+            "No more parties pool what they see than in the coalitions that were tried.",
+            "The recording holds all that was sent: no attack reads what was not recorded.",
+        ),
         not_tested=("Attacks with other options, larger coalitions, other runs.",),
         recommendations=("Look at the worst figures with privaudit attack, one by one.",),
         limitations=(
             "An attack that fails here shows that this attack failed, not that the data are safe.",
             "Attacks were made with their default options on one recorded run.",
+            *(
+                ["The truth does not lie beside this recording: most attacks were not scored."]
+                if run.truth is None
+                else ()
+            ),
         ),
         # Runs that ended early are among the warnings of their outcomes.
         warnings=(
             *run_warnings({"run": run.outcome}),
             *(note for note in run.notes if not run.complete),
-            *flags,
+            *ledger.flags,
         ),
         confidence=confidence,
         simultaneous_tests=tests,
@@ -226,24 +257,53 @@ def _reasons(rows: Sequence[NotRun]) -> tuple[NotRun, ...]:
     )
 
 
-def _ledger(
-    run: RecordedRun, protocol: str, delta: float
-) -> tuple[tuple[BudgetRow, ...], tuple[UncoveredRelease, ...], tuple[str, ...]]:
-    try:
-        events = plugins.load("protocol", protocol)().events(run.transcript)
-    except (PluginError, PrivauditError, KeyError) as error:
-        return (), (), (f"no ledger could be made of this run: {error}",)
-    if not events:
-        return (), (), ("the ledger of this run is empty",)
-    spent = budget(events, delta=delta)
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What the ledger of a run says, and in words why it says nothing of a budget."""
+
+    budgets: tuple[BudgetRow, ...] = ()
+    uncovered: tuple[UncoveredRelease, ...] = ()
+    flags: tuple[str, ...] = ()
+    unit: str = "not stated in this recording"
+    statements: tuple[str, ...] = ()
+
+
+def _no_budget(why: str) -> tuple[str, ...]:
     return (
-        tuple(as_row(BudgetRow, row) for row in spent.rows),
-        uncovered_rows(spent.uncovered, parties=run.transcript.ids("user"), word="every user"),
-        tuple(spent.flags),
+        f"No privacy budget was computed: {why}. Whether anything that was sent has differential "
+        "privacy is open.",
     )
 
 
-def _system(run: RecordedRun, protocol: str) -> SystemUnderTest:
+def _ledger(run: RecordedRun, protocol: str, delta: float) -> _Ledger:
+    known = protocol in plugins.available("protocol")
+    try:
+        events = plugins.load("protocol", protocol)().events(run.transcript)
+    except (PluginError, PrivauditError, KeyError) as error:
+        why = (
+            f"no ledger could be made of this run of {protocol}"
+            if known
+            else f"{protocol} is not a protocol that is installed here, and a recording does not "
+            "declare how a value was randomised"
+        )
+        return _Ledger(
+            flags=(f"no ledger could be made of this run: {error}",), statements=_no_budget(why)
+        )
+    if not events:
+        return _Ledger(
+            flags=("the ledger of this run is empty",),
+            statements=_no_budget(f"{protocol} declares no mechanism for the messages of this run"),
+        )
+    spent = budget(events, delta=delta)
+    return _Ledger(
+        tuple(as_row(BudgetRow, row) for row in spent.rows),
+        uncovered_rows(spent.uncovered, parties=run.transcript.ids("user"), word="every user"),
+        tuple(spent.flags),
+        "; ".join(dict.fromkeys(event.unit for event in events)),
+    )
+
+
+def _system(run: RecordedRun, protocol: str, unit: str) -> SystemUnderTest:
     model: Any = run.transcript.public.get("model", {})
     known = isinstance(model, dict) or hasattr(model, "get")
     users, rounds = len(run.transcript.ids("user")), int(run.outcome.get("rounds", 0))
@@ -251,7 +311,7 @@ def _system(run: RecordedRun, protocol: str) -> SystemUnderTest:
         protocol=protocol,
         protocol_version="as recorded",
         claim_under_test="None is stated; this report shows what the attacks made of the run.",
-        privacy_unit="as the ledger states it",
+        privacy_unit=unit,
         dataset=run.dataset or "unnamed data",
         data_is_public=False,
         users=users,
