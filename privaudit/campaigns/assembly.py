@@ -13,7 +13,14 @@ from pydantic import BaseModel
 from privaudit import __version__
 from privaudit.reports.model import Series, UncoveredRelease
 
-__all__ = ["as_row", "run_warnings", "series_of", "tool_facts", "uncovered_rows"]
+__all__ = [
+    "as_row",
+    "fitted_parameters",
+    "run_warnings",
+    "series_of",
+    "tool_facts",
+    "uncovered_rows",
+]
 
 _Row = TypeVar("_Row", bound=BaseModel)
 
@@ -93,3 +100,32 @@ def run_warnings(outcomes: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if outcome.get("status") == "diverged"
     ]
     return told
+
+
+def fitted_parameters(
+    fitted: Mapping[str, Any], given: Mapping[str, Any], protocol: type[BaseModel], dataset: str
+) -> tuple[str, ...]:
+    """Return a sentence on the parameters that the audit itself chose for a data set, if any.
+
+    Parameters
+    ----------
+    fitted : mapping
+        What the audit takes for this data set.
+    given : mapping
+        What was asked for, which goes before.
+    protocol : type
+        The protocol's parameters, for its own defaults.
+    """
+    fields = protocol.model_fields
+    chosen = [
+        f"{name} = {value} (by default {fields[name].default})"
+        for name, value in fitted.items()
+        # How many rounds are run is a matter of time, not of what suits the data.
+        if name not in given and name != "rounds" and value != fields[name].default
+    ]
+    if not chosen:
+        return ()
+    return (
+        f"The protocol's default parameters do not suit {dataset}; nothing else being asked for, "
+        f"the audit took {', '.join(chosen)}. Other values can change what breaches a risk.",
+    )

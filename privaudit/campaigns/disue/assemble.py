@@ -7,8 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from privaudit.accounting import budget
-from privaudit.campaigns.assembly import run_warnings, series_of, tool_facts, uncovered_rows
+from privaudit.campaigns.assembly import (
+    fitted_parameters,
+    run_warnings,
+    series_of,
+    tool_facts,
+    uncovered_rows,
+)
 from privaudit.campaigns.disue.audit import AuditResult
+from privaudit.campaigns.disue.config import default_parameters
 from privaudit.campaigns.disue.verdicts import (
     claim_result,
     claims_of,
@@ -27,6 +34,7 @@ from privaudit.campaigns.disue.wording import (
 from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
 from privaudit.campaigns.galleries import galleries_of
 from privaudit.protocols.disue import DisUE
+from privaudit.protocols.disue.config import DisUEConfig
 from privaudit.reports.figures import lines
 from privaudit.reports.model import (
     AuditReport,
@@ -99,7 +107,15 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         trust_assumptions=TRUST,
         not_tested=NOT_TESTED,
         recommendations=tuple(recommendations(findings)),
-        limitations=LIMITATIONS,
+        limitations=(
+            *LIMITATIONS,
+            *fitted_parameters(
+                default_parameters(config.federation.dataset),
+                config.parameters,
+                DisUEConfig,
+                config.federation.dataset,
+            ),
+        ),
         warnings=tuple(run_warnings(result.outcomes)),
         confidence=config.confidence,
         simultaneous_tests=tests,

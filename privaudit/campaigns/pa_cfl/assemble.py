@@ -8,6 +8,7 @@ from typing import Any
 from privaudit.accounting import budget, what_if_rows
 from privaudit.campaigns.assembly import (
     as_row,
+    fitted_parameters,
     run_warnings,
     series_of,
     tool_facts,
@@ -17,6 +18,7 @@ from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_c
 from privaudit.campaigns.galleries import galleries_of
 from privaudit.campaigns.pa_cfl.audit import AuditResult
 from privaudit.campaigns.pa_cfl.claims import claims_of
+from privaudit.campaigns.pa_cfl.config import default_parameters
 from privaudit.campaigns.pa_cfl.empirical import crossings, empirical_rows
 from privaudit.campaigns.pa_cfl.pictures import exposure_figures, row_label, sweep_figures
 from privaudit.campaigns.pa_cfl.verdicts import claim_result, verdicts_of
@@ -29,7 +31,7 @@ from privaudit.campaigns.pa_cfl.wording import (
     UNIT,
     recommendations,
 )
-from privaudit.protocols.pa_cfl import PACFL
+from privaudit.protocols.pa_cfl import PACFL, PACFLConfig
 from privaudit.reports.figures import epsilon_by_cluster_size, lines
 from privaudit.reports.model import (
     AuditReport,
@@ -115,7 +117,15 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         trust_assumptions=TRUST,
         not_tested=NOT_TESTED,
         recommendations=tuple(recommendations(findings, result.exposures, budgets)),
-        limitations=LIMITATIONS,
+        limitations=(
+            *LIMITATIONS,
+            *fitted_parameters(
+                default_parameters(config.federation.dataset),
+                config.parameters,
+                PACFLConfig,
+                config.federation.dataset,
+            ),
+        ),
         warnings=(*crossings(budgets, shown), *run_warnings(result.outcomes), *spent.flags),
         confidence=config.confidence,
         simultaneous_tests=tests,
