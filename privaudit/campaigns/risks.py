@@ -159,7 +159,7 @@ def _value(finding: Finding) -> str:
 
 def _baseline(finding: Finding) -> str:
     b = finding.baseline
-    if not (math.isfinite(b.low) and math.isfinite(b.high)):
+    if not (math.isfinite(b.low) and math.isfinite(b.high)) or b.low == b.high:
         return _written(finding, b.value)
     low, high = (_written(finding, end) for end in (b.low, b.high))
     return f"{_written(finding, b.value)}, range {low} to {high}"

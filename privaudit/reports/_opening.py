@@ -61,6 +61,16 @@ _QUESTIONS: Final = {
     "linkability": "Can somebody tell which contributions come from the same user?",
     "singling-out": "Can somebody isolate one user among the others?",
 }
+#: Names of measures that do not speak for themselves.
+_METRICS: Final = {
+    "coordinate accuracy": "values put at their coordinates",
+    "energy known without noise": "share of the squared update",
+    "identification": "recognised among other records",
+    "membership AUC": "0.5 is guessing, 1 never wrong",
+    "PSNR": "likeness of images",
+    "SSIM": "likeness of images, 1 is equal",
+    "total variation, best naming": "distance from the true shares, 0 is exact",
+}
 _ORDER: Final = ("breached", "inconclusive", "not shown", "not tested")
 _DEPLOYMENT: Final = {
     "Local": "Each user protects by itself what it sends (local model).",
@@ -225,7 +235,9 @@ def _measured(finding: Finding, report: AuditReport) -> Measured:
     """Return the average, the baseline and the worst-affected party of a finding."""
     targets = plural(finding.n, "target")
     lower = "" if finding.higher_is_leakier else "; the lower, the worse"
-    average = f"{visible(finding.metric)} {_ranged(finding)}, {targets}{lower}"
+    gloss = _METRICS.get(finding.metric)
+    metric = visible(f"{finding.metric} ({gloss})" if gloss else finding.metric)
+    average = f"{metric} {_ranged(finding)}, {targets}{lower}"
     facts = [
         ("Average", average),
         ("Guessing alone", _ranged(finding, of="baseline")),
@@ -233,10 +245,10 @@ def _measured(finding: Finding, report: AuditReport) -> Measured:
         ("Worst affected", visible(worst_affected(finding))),
     ]
     if finding.reason:
-        facts.append(("Why inconclusive", sentence(f"{finding.reason}.")))
+        facts.append(("Why inconclusive", sentence(finding.reason)))
     told = [_besides(f) for f in breached_besides(finding, report.findings)]
     if told:
-        facts.append(("Besides", f"{'; '.join(told)}. No verdict rests on it."))
+        facts.append(("Besides", f"{'; '.join(told)}; no verdict rests on this"))
     who = _in_words(finding.coalition_label, report)
     return Measured(title=visible(f"{finding.full_title}: {who}"), facts=tuple(facts))
 
@@ -275,6 +287,8 @@ def _budget(report: AuditReport) -> tuple[str, ...]:
         rows = [row for row in report.budgets if row.role == role]
         if rows:
             sentences += speak(*_weakest(rows))
+        if rows and role == "bracket" and report.budget_condition:
+            sentences.append(visible(report.budget_condition))
     return tuple(sentences)
 
 
@@ -291,7 +305,7 @@ def _weakest(rows: list[BudgetRow]) -> tuple[BudgetRow, BudgetRow | None]:
 
 def _bracket_sentences(first: BudgetRow, last: BudgetRow | None) -> list[str]:
     sentences = [
-        f"The part that is noised costs, in the smallest cluster "
+        "The part that is noised costs, in the smallest cluster "
         f"({plural(first.cluster_size, 'user')}, of which {first.honest_users} honest), "
         f"{_cost(first)} Status of this bound: {visible(first.status)}."
     ]

@@ -355,7 +355,8 @@ class AuditReport(_Model):
     ``budget_statements`` are the sentences on the budget for the first page; when there are none,
     they are made of the budget rows by their ``role``. ``claim_result`` says whether the claim
     under test holds, from figures of the same report. ``coalition_words`` says labels of coalitions
-    in words, for the first page. A report with ``cells`` is that of a campaign: its first page
+    in words, for the first page, and ``budget_condition`` under what condition alone the bounds on
+    the budget hold. A report with ``cells`` is that of a campaign: its first page
     compares coalitions and names the worst figures instead of all.
     """
 
@@ -391,3 +392,4 @@ class AuditReport(_Model):
     tables: tuple[MeasuredTable, ...] = ()
     cells: CellCounts | None = None
     coalition_words: dict[str, str] = {}
+    budget_condition: str = ""

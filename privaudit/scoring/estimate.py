@@ -204,11 +204,11 @@ def judge(figure: Estimate) -> tuple[Verdict, str]:
     if beats:
         return "breached", ""
     if sign * figure.value > guessing:
-        return "inconclusive", "better than guessing, but the two ranges overlap"
+        return "inconclusive", "beyond the range of guessing, but the two ranges overlap"
     if figure.n < MINIMUM_TARGETS:
         targets = "1 target" if figure.n == 1 else f"{figure.n} targets"
         return "inconclusive", (
-            f"no better than guessing, but on {targets}, and 'not shown' takes {MINIMUM_TARGETS} "
-            "or more"
+            f"not beyond the range of guessing, but on {targets}, and 'not shown' takes "
+            f"{MINIMUM_TARGETS} or more"
         )
     return "not shown", ""

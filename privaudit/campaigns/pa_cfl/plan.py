@@ -110,7 +110,7 @@ def plan_probe(
     yield Planned(
         make(BlindMatching(), (AS,), "AS"),
         "AS, values that it places by itself",
-        f"Records from values that the AS places by itself, {at}",
+        f"Records from values that the aggregation server places by itself, {at}",
         "The aggregation server alone finds the coordinates of its values from what all users have "
         "in common, and rebuilds records from the values that it is sure of.",
         fraction,

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 from typing import Final
 
 from privaudit.campaigns.pa_cfl.exposed import Exposed
 from privaudit.campaigns.risks import capital, risk_verdict, untested
 from privaudit.reports.model import BreachingCoalition, BudgetRow, Finding
 
-__all__ = ["claim_result", "in_words", "placed_alone", "verdicts_of"]
+__all__ = ["IN_WORDS", "MEDIAN", "claim_result", "in_words", "placed_alone", "verdicts_of"]
 
 #: Share of its values that the AS alone must place for "most", on which a verdict may rest.
 _MOST: Final = 0.5
 
+#: Why no bound holds as it is stated where the threshold is the users' median.
+MEDIAN: Final = (
+    "The threshold of this run is the median of the users' norms, which depends on their data, so "
+    "that no bound holds as it stands."
+)
+
 _RISKS = ("reconstruction", "inference", "linkability")
 
-_IN_WORDS: Mapping[str, str] = {
+IN_WORDS: Mapping[str, str] = {
     "MS": "the management server alone",
     "AS": "the aggregation server alone",
     "AS + 1 user": "the aggregation server with one user",
@@ -33,7 +42,7 @@ _IN_WORDS: Mapping[str, str] = {
 
 def in_words(label: str) -> str:
     """Return a coalition's label in words."""
-    return _IN_WORDS.get(label, label)
+    return IN_WORDS.get(label, label)
 
 
 def verdicts_of(
@@ -41,12 +50,14 @@ def verdicts_of(
 ) -> list[BreachingCoalition]:
     """Return the verdict of each risk, with the smallest coalition that breaches it."""
     rows = [
-        risk_verdict(
-            risk,
-            findings,
-            words=_IN_WORDS,
-            when_breached=_beyond_the_first,
-            when_not=_elsewhere,
+        _explained(
+            risk_verdict(
+                risk,
+                findings,
+                words=IN_WORDS,
+                when_breached=_beyond_the_first,
+                when_not=_elsewhere,
+            )
         )
         for risk in _RISKS
     ]
@@ -58,9 +69,20 @@ def verdicts_of(
         )
     )
     if exposures:
-        rows.append(_important_values(exposures, placed_alone(findings)))
+        rows.append(_explained(_important_values(exposures, placed_alone(findings))))
         rows.append(_shuffle_undone(exposures))
     return rows
+
+
+def _explained(row: BreachingCoalition) -> BreachingCoalition:
+    """Return a verdict whose sentence says what k and d are, where it first names them."""
+    told = re.sub(
+        r"k = [\d.e-]+ % of d",
+        lambda match: f"{match[0]} (of d values of an update, k are sent as important)",
+        row.sentence,
+        count=1,
+    )
+    return row.model_copy(update={"sentence": told})
 
 
 def placed_alone(findings: Sequence[Finding]) -> Finding | None:
@@ -138,26 +160,69 @@ def _elsewhere(best_of_audited: Finding, findings: Sequence[Finding]) -> str:
     )
 
 
-def claim_result(verdicts: Sequence[BreachingCoalition], budgets: Sequence[BudgetRow]) -> str:
-    """Return whether the claim under test holds, from the verdicts and budgets of the report."""
+def claim_result(
+    verdicts: Sequence[BreachingCoalition],
+    budgets: Sequence[BudgetRow],
+    *,
+    fixed_threshold: bool,
+) -> str:
+    """Return whether the claim under test holds, from the verdicts and budgets of the report.
+
+    Parameters
+    ----------
+    fixed_threshold : bool
+        Whether values were clipped at a threshold fixed in advance, for which alone bounds hold.
+    """
     broken = [v for v in verdicts if v.verdict == "breached"]
-    finite = [b for b in budgets if b.role == "bracket" and b.rounds == 1 and b.upper is not None]
-    noised = ""
-    if finite:
-        largest = max(b.upper for b in finite if b.upper is not None)
-        noised = (
-            " The less important part is differentially private, with a budget of up to "
-            f"{largest:.3g} in one round."
-        )
+    noised = _noised(budgets, fixed_threshold=fixed_threshold)
     if broken:
-        least = min(broken, key=lambda v: v.size)
-        return (
-            f"Not as stated: {least.coalition_label} breaches it in this audit ({least.risk})."
-            f"{noised}"
-        )
+        least = min(v.size for v in broken)
+        risks: dict[str, list[str]] = {}
+        for v in broken:
+            if v.size == least:
+                risks.setdefault(v.coalition_label, []).append(v.risk)
+        told = [f"{label} breaches it in this audit ({', '.join(r)})" for label, r in risks.items()]
+        return f"Not as stated: {'; '.join(told)}.{noised}"
     if any(v.verdict == "inconclusive" for v in verdicts):
         return f"Open: some figures are inconclusive.{noised}"
     return f"It was not refuted by the attacks of this audit.{noised}"
+
+
+def _noised(budgets: Sequence[BudgetRow], *, fixed_threshold: bool) -> str:
+    """Return the budget of the noised part, in one round and in total, with its condition."""
+    shuffled, unshuffled = _bounds(budgets, "bracket"), _bounds(budgets, "local")
+    if not shuffled:
+        return ""
+    delta = next(b.delta for b in budgets if b.role == "bracket")
+    against = (
+        f"; against the management server, which sees reports unshuffled, {unshuffled}"
+        if unshuffled
+        else ""
+    )
+    part = "Of the less important part alone, everything else being given,"
+    told = f"{shuffled} (ε at δ = {delta:g}){against}"
+    if fixed_threshold:
+        return f" {part} the budget is {told}."
+    return f" {part} the budget is {told}, but only for a threshold fixed in advance. {MEDIAN}"
+
+
+def _bounds(budgets: Sequence[BudgetRow], role: str) -> str:
+    """Return the worst bounds of a role in one round and over all, in words; empty if none."""
+    worst: dict[int, float] = {}
+    for b in budgets:
+        if b.role == role and b.upper is not None and math.isfinite(b.upper):
+            worst[b.rounds] = max(b.upper, worst.get(b.rounds, 0.0))
+    ends = dict.fromkeys((min(worst), max(worst))) if worst else {}
+    return " and ".join(
+        f"at most {_at_most(worst[rounds])} "
+        + ("in one round" if rounds == 1 else f"in total over {rounds} rounds")
+        for rounds in ends
+    )
+
+
+def _at_most(bound: float) -> str:
+    """Return an upper bound with three digits, rounded to its safe side."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(bound))):g}"
 
 
 def _important_values(exposures: Sequence[Exposed], alone: Finding | None) -> BreachingCoalition:
