@@ -334,8 +334,8 @@ def _flags(
     before = {party for e in vectors if e not in chosen for party in e.observers}
     if before:
         flags.append(
-            f"{', '.join(sorted(before))} sees reports before they are shuffled: to it the local "
-            "rows apply."
+            f"{', '.join(sorted(before))} sees reports before they are shuffled: against it only "
+            "the noise of each user itself counts (the local rows of the table of budgets)."
         )
     sizes = sorted({Report.of(event).size for event in chosen})
     for size in sizes:
@@ -356,7 +356,8 @@ def _flags(
         if sizes[0] < need:
             flags.append(
                 "The closed form of Feldman, McMillan and Talwar (2021) needs clusters of at least "
-                f"{need} users at delta_s; the smallest cluster here has {sizes[0]}. The rows use "
-                "the exact privacy blanket, which has no such condition."
+                f"{need} users to bound one coordinate here; the smallest cluster has {sizes[0]}. "
+                "The rows are computed by another bound (the exact privacy blanket), which has no "
+                "such condition."
             )
     return flags

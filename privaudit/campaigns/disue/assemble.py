@@ -29,6 +29,7 @@ from privaudit.campaigns.disue.wording import (
     NOT_TESTED,
     TRUST,
     UNIT,
+    WORDS,
     recommendations,
 )
 from privaudit.campaigns.findings import findings_of, not_run_of, simultaneous_confidence
@@ -127,6 +128,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
             "budget is finite. The releases of each round are listed below.",
         ),
         claim_result=claim_result(verdicts),
+        coalition_words=dict(WORDS),
         tables=(_variants(findings), *_defences(findings), _releases(result)),
     )
 

@@ -21,7 +21,7 @@ from privaudit.campaigns.pa_cfl.claims import claims_of
 from privaudit.campaigns.pa_cfl.config import default_parameters
 from privaudit.campaigns.pa_cfl.empirical import crossings, empirical_rows
 from privaudit.campaigns.pa_cfl.pictures import exposure_figures, row_label, sweep_figures
-from privaudit.campaigns.pa_cfl.verdicts import claim_result, verdicts_of
+from privaudit.campaigns.pa_cfl.verdicts import IN_WORDS, MEDIAN, claim_result, verdicts_of
 from privaudit.campaigns.pa_cfl.wording import (
     ACTORS,
     CLAIM,
@@ -31,6 +31,7 @@ from privaudit.campaigns.pa_cfl.wording import (
     UNIT,
     recommendations,
 )
+from privaudit.ledger import LaplaceVector
 from privaudit.protocols.pa_cfl import PACFL, PACFLConfig
 from privaudit.reports.figures import epsilon_by_cluster_size, lines
 from privaudit.reports.model import (
@@ -62,6 +63,11 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
     findings = findings_of(described, confidence=config.confidence)
     events = PACFL().events(result.main.transcript)
     spent = budget(events, delta=config.delta)
+    fixed = all(
+        event.mechanism.clip_source == "fixed"
+        for event in events
+        if isinstance(event.mechanism, LaplaceVector)
+    )
     budgets = tuple(as_row(BudgetRow, row) for row in spent.rows)
     what_if = tuple(as_row(BudgetRow, row) for row in what_if_rows(events, delta=config.delta))
     shown = empirical_rows(budgets, seed=config.seed, confidence=config.confidence)
@@ -89,7 +95,11 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         complete=all(m.status != "failed" for _, m in described),
         system=_system(result),
         verdicts=verdicts,
-        claim_result=claim_result(verdicts, budgets),
+        claim_result=claim_result(verdicts, budgets, fixed_threshold=fixed),
+        coalition_words=dict(IN_WORDS),
+        budget_condition=(
+            "" if fixed else f"These bounds hold only for a threshold fixed in advance. {MEDIAN}"
+        ),
         findings=tuple(findings),
         not_run=tuple(not_run_of(described) + result.not_run),
         exposure=tuple(exposures),

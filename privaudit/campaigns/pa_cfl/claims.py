@@ -49,8 +49,8 @@ def _ranks_claim(findings: Sequence[Finding]) -> Claim | None:
     f = tried[0]
     return Claim(
         statement=(
-            "Reconstructions at the MS from permutation sequences alone are highly "
-            "indistinguishable, since indices give no magnitudes."
+            "Reconstructions at the management server (MS) from permutation sequences alone are "
+            "highly indistinguishable, since indices give no magnitudes."
         ),
         source="section 7.4.1, figure 10(c)",
         verdict="not reproduced" if f.verdict == "breached" else "reproduced",
@@ -91,8 +91,8 @@ def _values_claim(findings: Sequence[Finding], exposures: Sequence[Exposed]) -> 
     return _claim(
         verdict,
         statement=(
-            "Without the global permutation sequence the AS cannot map important values to their "
-            "coordinates; colluding users may give the mapping away."
+            "Without the global permutation sequence the aggregation server (AS) cannot map "
+            "important values to their coordinates; colluding users may give the mapping away."
         ),
         source="section 6.1, propositions 2 and 3",
         evidence=(
@@ -132,7 +132,7 @@ def _aggregates_claim(exposures: Sequence[Exposed]) -> Claim | None:
         )
     return Claim(
         statement=(
-            "Collusion of the MS with users leaves the important values of another user "
+            "Collusion of the management server with users leaves the important values of another user "
             "unavailable to it."
         ),
         source="section 6.1, proposition 3, case 1",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from privaudit.campaigns.pa_cfl.exposed import Exposed
+from privaudit.campaigns.pa_cfl.verdicts import in_words
 from privaudit.protocols.pa_cfl import kinds
 from privaudit.reports.model import BudgetRow, Finding
 
@@ -80,13 +81,13 @@ def recommendations(
     if placed:
         yield (
             "Clip and noise the important values too, or aggregate them under secure aggregation: "
-            f"{placed[0].row.coalition_label} reads them exactly."
+            f"{in_words(placed[0].row.coalition_label)} reads them exactly."
         )
     derived = [e for e in exposures if e.derived > 0]
     if derived:
         yield (
             "Withhold aggregates of small clusters: from them and the reports that it shuffles, "
-            f"{derived[0].row.coalition_label} computes the important values of the remaining user."
+            f"{in_words(derived[0].row.coalition_label)} computes the important values of the remaining user."
         )
     sizes = [b.cluster_size for b in budgets if b.rounds == 1]
     if sizes and min(sizes) < 20:

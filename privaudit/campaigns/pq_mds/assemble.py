@@ -24,6 +24,7 @@ from privaudit.campaigns.pq_mds.wording import (
     NOT_TESTED,
     TRUST,
     UNIT,
+    WORDS,
     recommendations,
 )
 from privaudit.protocols.pq_mds import PQMDS, kinds
@@ -88,6 +89,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         seconds=result.seconds,
         budget_statements=budget_statements(result),
         claim_result=claim_result(verdicts),
+        coalition_words=dict(WORDS),
         tables=(
             tables.matrix(described, findings),
             tables.adversaries(),
