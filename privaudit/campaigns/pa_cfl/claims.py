@@ -132,8 +132,8 @@ def _aggregates_claim(exposures: Sequence[Exposed]) -> Claim | None:
         )
     return Claim(
         statement=(
-            "Collusion of the management server with users leaves the important values of another user "
-            "unavailable to it."
+            "Collusion of the management server with users leaves the important values of another "
+            "user unavailable to it."
         ),
         source="section 6.1, proposition 3, case 1",
         verdict="not reproduced" if derived else "reproduced",

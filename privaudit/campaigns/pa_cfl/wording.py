@@ -87,7 +87,8 @@ def recommendations(
     if derived:
         yield (
             "Withhold aggregates of small clusters: from them and the reports that it shuffles, "
-            f"{in_words(derived[0].row.coalition_label)} computes the important values of the remaining user."
+            f"{in_words(derived[0].row.coalition_label)} computes the important values of the "
+            "remaining user."
         )
     sizes = [b.cluster_size for b in budgets if b.rounds == 1]
     if sizes and min(sizes) < 20:
