@@ -12,17 +12,19 @@ from typing import Any
 from privaudit.attacks.presets import configured_attack
 from privaudit.campaigns.auditing import audit_of, claim_folder, perform
 from privaudit.campaigns.cells import measure
+from privaudit.campaigns.coalitions import granted_without, members_of
+from privaudit.campaigns.folders import given_back, refuse_campaign
 from privaudit.campaigns.recordings import audit_recording
 from privaudit.campaigns.runs import RecordedRun, open_run
 from privaudit.campaigns.simulation import data_of, outcome_json, simulation_config
 from privaudit.campaigns.simulation import simulate as run_protocol
 from privaudit.campaigns.single import single_cell
 from privaudit.configuration import validated
-from privaudit.errors import UnmetRequirementsError
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.reports import render_html, write_report
 from privaudit.reports.model import AuditReport
 from privaudit.scoring.estimate import Estimate, compare, verdict
-from privaudit.transcript import Capability, Coalition, MemoryRecorder
+from privaudit.transcript import Coalition, MemoryRecorder
 
 __all__ = ["AttackResult", "Report", "attack", "audit", "load", "simulate"]
 
@@ -156,9 +158,9 @@ def attack(
     run: RecordedRun,
     name: str,
     *,
-    coalition: Sequence[str],
+    coalition: str | Sequence[str],
     options: Mapping[str, Any] | None = None,
-    withhold: Sequence[str] = (),
+    withhold: str | Sequence[str] = (),
     seed: int = 0,
     confidence: float = 0.95,
 ) -> AttackResult:
@@ -168,12 +170,13 @@ def attack(
     ----------
     name : str
         As ``privaudit list attacks`` shows it, or a preset.
-    coalition : sequence of str
-        Parties that pool what they saw.
+    coalition : str or sequence of str
+        Parties that pool what they saw; as one text, joined by ``+`` as campaigns write them
+        (``"management-server + 1 user"``).
     options : mapping
         Of the attack.
-    withhold : sequence of str
-        Capabilities that are not granted.
+    withhold : str or sequence of str
+        Capability or capabilities that are not granted.
 
     Raises
     ------
@@ -183,8 +186,11 @@ def attack(
         If the attack, a party or an option is unknown, or the attack failed.
     """
     made = configured_attack(name, options or {})
-    granted = frozenset(Capability) - {Capability(w) for w in withhold}
-    label, allied = " + ".join(coalition), Coalition(frozenset(coalition), granted)
+    granted = granted_without([withhold] if isinstance(withhold, str) else withhold)
+    if isinstance(coalition, str):
+        coalition = members_of(coalition, run.transcript)
+    members = tuple(coalition)
+    label, allied = " + ".join(members), Coalition(frozenset(members), granted)
     cell = single_cell(run, made, allied, label=label, seed=seed)
     result = measure(cell)
     if result.status != "measured":
@@ -207,6 +213,15 @@ class Report:
     """
 
     content: AuditReport
+
+    def __repr__(self) -> str:
+        """Return the title and what was found, not the whole content."""
+        found = ", ".join(f"{v.risk}: {v.verdict}" for v in self.content.verdicts)
+        incomplete = "" if self.content.complete else ", incomplete"
+        return (
+            f"Report({self.content.title!r}, {len(self.content.findings)} figures{incomplete}; "
+            f"{found})"
+        )
 
     def save(
         self, folder: Path | str, *, formats: Sequence[str] = ("html", "json", "md")
@@ -244,18 +259,27 @@ def audit(
         Folder for runs and finished cells, from which the same call resumes; a temporary one that
         is removed if None.
     config : mapping
-        Of a protocol's audit, as in ``--config``.
+        Of a protocol's audit, as in ``--config``; a run has its configuration already.
     jobs : int
         Worker processes of a protocol's audit.
 
     Raises
     ------
     ConfigurationError
-        If no audit is known for the name, a setting is wrong, or a run comes without its truth.
+        If no audit is known for the name, a setting is wrong, or a run comes without its truth or
+        with a ``config``.
+    OutputExistsError
+        If the folder holds a campaign, or the audit of something else.
     """
+    if isinstance(subject, RecordedRun) and config is not None:
+        raise ConfigurationError(
+            f"audit: config = {dict(config)!r} is for the audit of a protocol by name; a run's "
+            "parameters are what they are, so leave config out, or give them to privaudit.simulate"
+        )
     if out is None:
         with tempfile.TemporaryDirectory(prefix="privaudit-") as folder:
             return audit(subject, folder, config=config, data_root=data_root, jobs=jobs, seed=seed)
+    refuse_campaign(Path(out))
     folder_, root = Path(out), None if data_root is None else Path(data_root)
     if isinstance(subject, RecordedRun):
         return Report(
@@ -271,16 +295,17 @@ def audit(
     audited = audit_of(subject)
     resolved = validated(audited.Config, {"seed": seed, **(config or {})}, where="audit")
     audited.check_inputs(resolved, data_root=root)
-    claim_folder(subject, resolved, folder_, force=False)
-    return Report(
-        perform(
-            audited,
-            resolved,
-            folder_,
-            data_root=root,
-            jobs=jobs,
-            steps=_silent,
-            command=f"privaudit.audit({subject!r})",
-            device="CPU, one thread a process",
+    with given_back(folder_):
+        claim_folder(subject, resolved, folder_, force=False)
+        return Report(
+            perform(
+                audited,
+                resolved,
+                folder_,
+                data_root=root,
+                jobs=jobs,
+                steps=_silent,
+                command=f"privaudit.audit({subject!r})",
+                device="CPU, one thread a process",
+            )
         )
-    )

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -13,6 +14,25 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from privaudit.errors import ConfigurationError, did_you_mean
 
 __all__ = ["constructed", "parse_assignment", "read_toml", "validated"]
+
+#: What people write, for the types of Python that a checker names.
+_LIST = "must be a list, written [...]"
+_TABLE = "must be a table, written {key = value}"
+_WORDS = MappingProxyType(
+    {
+        "dict_type": _TABLE,
+        "dataclass_type": _TABLE,
+        "model_type": _TABLE,
+        "model_attributes_type": _TABLE,
+        "list_type": _LIST,
+        "tuple_type": _LIST,
+        "set_type": _LIST,
+        "frozen_set_type": _LIST,
+        "bool_type": "must be true or false",
+        "bool_parsing": "must be true or false",
+        "string_type": "must be text in quotes",
+    }
+)
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -78,6 +98,10 @@ def _described(error: Mapping[str, Any]) -> str:
     message = str(error["msg"]).removeprefix("Value error, ")
     if not key:
         return message
+    if error["type"] == "missing":
+        # The input is then the whole table around it.
+        return f"{key} is missing"
+    message = _WORDS.get(error["type"], message)
     return f"{key} = {error['input']!r}: {message[0].lower()}{message[1:]}"
 
 

@@ -74,8 +74,13 @@ class UnmetRequirementsError(PrivauditError):
     """An attack needs capabilities that the coalition does not have in this transcript."""
 
 
-def did_you_mean(name: str, choices: Iterable[str]) -> str:
+def did_you_mean(name: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest of ``choices``, or an empty string.
+
+    Parameters
+    ----------
+    cutoff : float
+        Likeness, from 0 to 1, below which no choice is near.
 
     Examples
     --------
@@ -84,5 +89,5 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["fedavg", "pa-cfl"])
     ''
     """
-    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=cutoff)
     return f" Did you mean '{close[0]}'?" if close else ""

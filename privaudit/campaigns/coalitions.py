@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
-from privaudit.errors import ConfigurationError
-from privaudit.transcript import PartyId, Transcript
+from privaudit.errors import ConfigurationError, did_you_mean
+from privaudit.transcript import Capability, PartyId, Transcript
 
-__all__ = ["members_of"]
+__all__ = ["granted_without", "members_of"]
 
 _COUNTED: Final = re.compile(r"(\d+) (users?|parties|party)")
 
@@ -38,3 +39,21 @@ def members_of(coalition: str, transcript: Transcript) -> tuple[PartyId, ...]:
             "'management-server + 1 user'"
         )
     return tuple(dict.fromkeys(members))
+
+
+def granted_without(withheld: Iterable[str]) -> frozenset[Capability]:
+    """Return all capabilities but those that are withheld.
+
+    Raises
+    ------
+    ConfigurationError
+        If one is unknown; it names the nearest, however far.
+    """
+    names = list(withheld)
+    for name in names:
+        if name not in set(Capability):
+            raise ConfigurationError(
+                f"withhold: '{name}' is not a capability; known are {', '.join(Capability)}."
+                f"{did_you_mean(name, Capability, cutoff=0.3)}"
+            )
+    return frozenset(Capability) - {Capability(name) for name in names}

@@ -12,7 +12,7 @@ from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, table
 from privaudit.cli._inspect import run_at
 from privaudit.configuration import parse_assignment
-from privaudit.errors import ConfigurationError, UnmetRequirementsError, did_you_mean
+from privaudit.errors import ConfigurationError, UnmetRequirementsError
 
 __all__ = ["register"]
 
@@ -61,12 +61,12 @@ def register(app: typer.Typer) -> None:
 
         from privaudit.attacks.presets import configured_attack
         from privaudit.campaigns.cells import measure
-        from privaudit.campaigns.coalitions import members_of
+        from privaudit.campaigns.coalitions import granted_without, members_of
         from privaudit.campaigns.runs import open_run
         from privaudit.campaigns.single import single_cell
         from privaudit.datasets import load_dataset
         from privaudit.scoring.estimate import compare, verdict
-        from privaudit.transcript import Capability, Coalition
+        from privaudit.transcript import Coalition
 
         made = configured_attack(attack, dict(parse_assignment(text) for text in option or ()))
         known = None
@@ -76,13 +76,7 @@ def register(app: typer.Typer) -> None:
         recorded = open_run(run_at(run), data_root=data_root, auxiliary=known, reader=reader)
         if not recorded.complete:
             typer.echo("warning: the recording is incomplete; privaudit verify says why", err=True)
-        for name in withhold or ():
-            if name not in set(Capability):
-                raise ConfigurationError(
-                    f"'{name}' is not a capability; known are {', '.join(Capability)}."
-                    f"{did_you_mean(name, list(Capability))}"
-                )
-        granted = frozenset(Capability) - {Capability(name) for name in withhold or ()}
+        granted = granted_without(withhold or ())
         options.use_threads(threads)
         members = members_of(coalition, recorded.transcript)
         label, allied = " + ".join(members), Coalition(frozenset(members), granted)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from privaudit.campaigns.folders import given_back, refuse_campaign
 from privaudit.cli import _options as options
 from privaudit.cli._console import progress
 from privaudit.errors import ConfigurationError
@@ -88,6 +89,7 @@ def register(app: typer.Typer) -> None:
         or the protection it ran is wrong.
         """
         started = time.perf_counter()
+        refuse_campaign(out)
         if Path(subject).exists():
             _refuse(
                 subject,
@@ -166,9 +168,9 @@ def register(app: typer.Typer) -> None:
         )
         resolved = validated(audited.Config, values, where=str(config or "options"))
         audited.check_inputs(resolved, data_root=data_root)
-        claim_folder(subject, resolved, out, force=force)
         options.use_threads(1)
-        with progress(quiet=quiet) as steps:
+        with given_back(out), progress(quiet=quiet) as steps:
+            claim_folder(subject, resolved, out, force=force)
             report = perform(
                 audited,
                 resolved,
@@ -199,6 +201,9 @@ def register(app: typer.Typer) -> None:
                 "another of privaudit list reporters.",
             ),
         ] = "html,json,md",
+        quiet: Annotated[
+            bool, typer.Option("-q", "--quiet", help="Do not list the files that are written.")
+        ] = False,
     ) -> None:
         """Write the report of a finished audit or campaign again, in the formats wanted."""
         from privaudit import plugins
@@ -211,7 +216,8 @@ def register(app: typer.Typer) -> None:
             )
         folder = out or (results if results.is_dir() else results.parent)
         for file in write_report(read_report(results), folder, formats=wanted):
-            typer.echo(str(file))
+            if not quiet:
+                typer.echo(str(file))
 
 
 def _command() -> str:
@@ -275,9 +281,9 @@ def _of_recording(
     from privaudit.reports import write_report
 
     run = open_run(run_at(folder), data_root=data_root, reader=reader)
-    claim_recording(run, out, seed=seed, delta=delta, force=force)
     options.use_threads(1)
-    with progress(quiet=quiet) as steps:
+    with given_back(out), progress(quiet=quiet) as steps:
+        claim_recording(run, out, seed=seed, delta=delta, force=force)
         report = audit_recording(
             run,
             out,

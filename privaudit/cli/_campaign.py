@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,10 +142,19 @@ def register(app: typer.Typer) -> None:
         same file.
         """
         from privaudit.campaigns.grid import Store
-        from privaudit.campaigns.grid.table import exported, flat_rows, selected, varying
+        from privaudit.campaigns.grid.table import (
+            exported,
+            flat_rows,
+            never_found,
+            selected,
+            varying,
+        )
 
         with Store(folder, readonly=True) as store:
-            rows = selected(flat_rows(store.rows()), where=where or (), sort=sort)
+            every = flat_rows(store.rows())
+        rows = selected(every, where=where or (), sort=sort)
+        for told in never_found(every, where=where or ()):
+            typer.echo(told, err=True)
         kept = _columns(columns, rows) or exported(rows)
         if csv_file is not None:
             _write(csv_file, _csv(rows, kept).encode())
@@ -190,11 +199,12 @@ def _plan(campaign: Campaign, out: Path | None, *, json: bool, jobs: int) -> Non
         return
     table(
         campaign.name,
-        ("protocol", "seed", "attack", "by", "options", "state"),
+        ("protocol", "seed", "varies", "attack", "by", "options", "state"),
         [
             (
                 str(c.run["protocol"]),
                 str(c.run["seed"]),
+                _varied(c.run, campaign.grid),
                 c.attack,
                 c.coalition or c.threat_model,
                 ", ".join(f"{k}={v}" for k, v in c.options.items()),
@@ -215,6 +225,18 @@ def _plan(campaign: Campaign, out: Path | None, *, json: bool, jobs: int) -> Non
         f"==== {count(len(cells), 'cell')} on {count(len(runs), 'run')}, {len(missing)} to do: "
         f"{told} ===="
     )
+
+
+def _varied(run: Mapping[str, Any], axes: Iterable[str]) -> str:
+    """Return where a run lies on the axes of the grid, besides its protocol and seed."""
+    told = {}
+    for axis in axes:
+        section, _, key = axis.partition(".")
+        # The axis of one protocol alone carries its name.
+        name = key.removeprefix(f"{run['protocol']}.")
+        if name in run.get(section, ()) and name:
+            told[name] = run[section][name]
+    return ", ".join(f"{name}={_shown(value)}" for name, value in told.items()) or "-"
 
 
 def _columns(text: str, rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -98,3 +99,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         print(f"privaudit: error: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+    except OSError as error:
+        if "--debug" in arguments:
+            raise
+        code, told = _of_the_system(error)
+        print(f"privaudit: error: {told}", file=sys.stderr)
+        raise SystemExit(code) from None
+
+
+def _of_the_system(error: OSError) -> tuple[int, str]:
+    """Return the exit code for what the operating system refused, and what to say of it."""
+    reason = error.strerror or str(error) or type(error).__name__
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return INCOMPLETE, (
+            f"{where}{reason}; free the disk and run the same command again: finished work was kept"
+        )
+    return 2, (
+        f"{where}{reason}; name a file or folder that can be read and written, or change its "
+        "permissions (--debug shows where it was needed)"
+    )

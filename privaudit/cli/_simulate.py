@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from privaudit.campaigns.folders import refuse_campaign
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, progress
 
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
         )
         from privaudit.protocols.base import RoundMetrics
 
+        refuse_campaign(out)
         values = options.configuration(
             config=config,
             sections=("parameters", "federation", "seed"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,18 +13,18 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from privaudit import plugins
 from privaudit.attacks.presets import resolve
+from privaudit.campaigns.coalitions import granted_without
 from privaudit.campaigns.grid.recorded import loaded
 from privaudit.campaigns.grid.specification import CellSpec
 from privaudit.campaigns.simulation import (
     FederationConfig,
+    SimulationConfig,
     VerticalConfig,
-    configured_protocol,
-    simulation_config,
+    VerticalSimulationConfig,
 )
 from privaudit.configuration import constructed, read_toml, validated
 from privaudit.errors import ConfigurationError, did_you_mean
 from privaudit.protocols.base import runs_on_columns
-from privaudit.transcript import Capability
 
 __all__ = ["AttackPlan", "Campaign", "read_campaign"]
 
@@ -76,11 +78,7 @@ class AttackPlan(BaseModel):
     def _somebody(self) -> AttackPlan:
         if not self.coalitions and not self.threat_model:
             raise ValueError(f"attack '{self.name}' names no coalitions (and no threat_model)")
-        for name in self.withhold:
-            if name not in set(Capability):
-                raise ValueError(
-                    f"withhold: '{name}' is not a capability.{did_you_mean(name, list(Capability))}"
-                )
+        granted_without(self.withhold)
         return self
 
 
@@ -91,7 +89,7 @@ class Campaign(BaseModel):
     ----------
     name : str
     protocol : str
-        Of runs where the grid does not vary it.
+        Of all runs; empty where the grid varies it.
     parameters, federation : dict
         Fixed parts of a run, as in ``privaudit simulate --config``. Where the grid varies the
         protocol, each takes those that it has, and those of a table of its name
@@ -114,7 +112,7 @@ class Campaign(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = "campaign"
-    protocol: str = "pa-cfl"
+    protocol: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
     federation: dict[str, Any] = Field(default_factory=dict)
     seed: int = Field(0, ge=0)
@@ -144,6 +142,12 @@ class Campaign(BaseModel):
     def _something_to_do(self) -> Campaign:
         if not self.attack:
             raise ValueError("it names no [[attack]]; see examples/quick-campaign.toml")
+        if not self.protocol and "protocol" not in self.grid:
+            known = plugins.available("protocol")
+            raise ValueError(
+                'it names no protocol; write protocol = "NAME" above the first table, or '
+                f"protocol = [...] in [grid]; known are {', '.join(known)}"
+            )
         for entry in self.exclude:
             for key in entry:
                 if key not in self.grid:
@@ -167,21 +171,22 @@ class Campaign(BaseModel):
         PluginError, ConfigurationError
             If a protocol is unknown, or a parameter is wrong or fits no protocol.
         """
-        seen: list[dict[str, Any]] = []
+        seen: set[str] = set()
         used: set[str] = set()
+        fixed = tuple(self._fixed())
         for values in itertools.product(*self.grid.values()):
             point = dict(zip(self.grid, values, strict=True))
             if any(all(point[k] == v for k, v in entry.items()) for entry in self.exclude):
                 continue
-            run, keys = self._run(point)
+            run, keys = self._run(point, fixed)
             used |= keys
-            if run not in seen:
-                seen.append(run)
+            written = json.dumps(run, sort_keys=True)
+            if written not in seen:
+                seen.add(written)
                 yield run
         if not seen:
             raise ConfigurationError("the grid is empty: everything is excluded")
-        written = [key for key, _ in self._fixed()] + [key for key in self.grid if "." in key]
-        for key in written:
+        for key in (*(key for key, _ in fixed), *(key for key in self.grid if "." in key)):
             if key not in used:
                 known = {f"{s}.{n}" for p in self._protocols() for s, f in _fields(p) for n in f}
                 raise ConfigurationError(
@@ -199,11 +204,13 @@ class Campaign(BaseModel):
                 else:
                     yield f"{section}.{key}", value
 
-    def _run(self, point: Mapping[str, Scalar]) -> tuple[dict[str, Any], set[str]]:
+    def _run(
+        self, point: Mapping[str, Scalar], fixed: Sequence[tuple[str, Any]]
+    ) -> tuple[dict[str, Any], set[str]]:
         """Return a run's configuration, and the keys of the campaign that it uses."""
         protocol = str(point.get("protocol", self.protocol))
         several = len(self._protocols()) > 1
-        given = [*self._fixed(), *((k, v) for k, v in point.items() if "." in k)]
+        given = [*fixed, *((k, v) for k, v in point.items() if "." in k)]
         used: set[str] = set()
         chosen: dict[str, dict[str, Any]] = {}
         for section, fields in _fields(protocol):
@@ -219,11 +226,18 @@ class Campaign(BaseModel):
                     if own or name in fields or not (several or key in self.grid):
                         chosen[section][name.removeprefix(f"{protocol}.")] = value
                         used.add(key)
-        config = simulation_config(
+        # What is installed is looked up once, because a grid has many runs.
+        kind = loaded("protocol", protocol)
+        model: type[SimulationConfig | VerticalSimulationConfig] = (
+            VerticalSimulationConfig if runs_on_columns(kind) else SimulationConfig
+        )
+        config = validated(
+            model,
             {"protocol": protocol, **chosen, "seed": point.get("seed", self.seed)},
             where="campaign",
         )
-        configured_protocol(protocol, dict(config.parameters))
+        where = f"parameters of protocol '{protocol}'"
+        kind(validated(kind.Config, config.parameters, where=where))
         return config.model_dump(mode="json"), used
 
     def _protocols(self) -> tuple[str, ...]:
@@ -245,12 +259,14 @@ class Campaign(BaseModel):
                         f"attack '{plan.name}' is for protocol '{name}', which the campaign does "
                         f"not run; it runs {', '.join(protocols)}.{did_you_mean(name, protocols)}"
                     )
+        self._check_size()
         cells: dict[str, CellSpec] = {}
+        spread = [(plan, tuple(_options(plan))) for plan in self.attack]
         for run in self.runs():
-            for plan in self.attack:
+            for plan, variants in spread:
                 if plan.protocols and run["protocol"] not in plan.protocols:
                     continue
-                for options in _options(plan):
+                for options in variants:
                     for who in plan.coalitions or ("",):
                         spec = CellSpec(
                             run=run,
@@ -263,11 +279,66 @@ class Campaign(BaseModel):
                         cells.setdefault(spec.key(), spec)
                         if len(cells) > MOST_CELLS:
                             raise ConfigurationError(
-                                f"the campaign has more than {MOST_CELLS:,} cells; split it"
+                                f"the campaign has more than {MOST_CELLS:,} cells, which is the "
+                                "limit: shorten an axis, or split it"
                             )
         if not cells:
             raise ConfigurationError("no attack of the campaign fits a run of its grid")
         return tuple(cells.values())
+
+    def _check_size(self) -> None:
+        """Refuse a grid that is too large by its sizes alone, before it is expanded.
+
+        What is counted is no more than there is, because what is excluded twice is taken off twice.
+        """
+        total = 0.0
+        for protocol in self._protocols():
+            plans = [p for p in self.attack if not p.protocols or protocol in p.protocols]
+            sizes = self._sizes(protocol)
+            taken = sum(
+                1 / math.prod(sizes.get(key, 1) for key in entry)
+                for entry in self.exclude
+                if entry.get("protocol", protocol) == protocol
+            )
+            runs = math.prod(sizes.values()) * max(0.0, 1 - taken)
+            total += runs * sum(map(_made, plans))
+        # Room for what is lost in sums of fractions.
+        if total > MOST_CELLS + 0.5:
+            axes = {key: len(values) for key, values in self.grid.items()}
+            for plan in self.attack:
+                axes |= {f"{plan.name}: options.{k}": n for k, n in _lengths(plan).items()}
+            longest = sorted((k for k in axes if axes[k] > 1), key=lambda k: -axes[k])[:3]
+            shown = ", ".join(f"{key} with {axes[key]:,} values" for key in longest)
+            raise ConfigurationError(
+                f"the campaign has {total:,.0f} cells; allowed are {MOST_CELLS:,}: shorten an axis "
+                f"(the longest: {shown}), or split it"
+            )
+
+    def _sizes(self, protocol: str) -> dict[str, int]:
+        """Return the lengths of the axes of the grid that make runs of a protocol differ."""
+        known = dict(_fields(protocol))
+        sizes = {}
+        for key, values in self.grid.items():
+            section, _, name = key.partition(".")
+            own = name.startswith(f"{protocol}.")
+            if key == "seed" or own or name in known.get(section, ()):
+                sizes[key] = len(values)
+        # An axis of the protocol's own goes before that of all.
+        return {
+            key: size
+            for key, size in sizes.items()
+            if "." not in key or key.replace(".", f".{protocol}.", 1) not in sizes
+        }
+
+
+def _lengths(plan: AttackPlan) -> dict[str, int]:
+    """Return the options of a plan that are axes, with their lengths."""
+    return {k: len(set(map(repr, v))) for k, v in plan.options.items() if isinstance(v, list)}
+
+
+def _made(plan: AttackPlan) -> int:
+    """Return how many cells a plan makes of a run."""
+    return math.prod(_lengths(plan).values()) * max(1, len(set(plan.coalitions)))
 
 
 def _fields(protocol: str) -> tuple[tuple[str, frozenset[str]], ...]:

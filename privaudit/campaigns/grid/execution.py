@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from privaudit.campaigns.auditing import Steps
 from privaudit.campaigns.grid.definition import Campaign
 from privaudit.campaigns.grid.engines import Engine
-from privaudit.campaigns.grid.store import Store
-from privaudit.errors import ConfigurationError
+from privaudit.campaigns.grid.store import FILE, StorageError, Store
+from privaudit.errors import ConfigurationError, OutputExistsError
 from privaudit.reports import replace_file
 
 __all__ = ["Summary", "run_campaign"]
@@ -70,13 +71,16 @@ def run_campaign(
     ------
     ConfigurationError
         If the campaign has a wrong value, or runs or results cannot be stored.
+    StorageError
+        If the disk is full.
     OutputExistsError
-        If the folder holds another campaign.
+        If the folder holds another campaign, or something else.
     """
     started = time.perf_counter()
     cells = campaign.cells()
     configuration = campaign.model_dump(mode="json")
     with _writable(out):
+        _check_folder(out)
         out.mkdir(parents=True, exist_ok=True)
     with _alone(out), Store(out) as store:
         store.plan(configuration, cells)
@@ -91,7 +95,7 @@ def run_campaign(
         results = engine.run(tuple(missing.items()), runs=out / "runs", data_root=data_root)
         for key, result in results:
             if result["status"] == "pending":
-                raise ConfigurationError(
+                raise StorageError(
                     f"{result['reason'].rstrip('.')}. Free it and run the same command again: "
                     f"{done} of {len(rows)} cells are finished and kept"
                 )
@@ -116,12 +120,44 @@ def run_campaign(
     )
 
 
+def _check_folder(out: Path) -> None:
+    """Refuse a folder that holds something else: its report would be replaced.
+
+    Raises
+    ------
+    OutputExistsError
+    """
+    for part in (out, *out.parents):
+        if part.exists() and not part.is_dir():
+            raise OutputExistsError(f"{part} is a file; name a folder with -o")
+    if not out.is_dir() or (out / FILE).exists() or _was_campaign(out):
+        return
+    held = sorted(p.name for p in out.iterdir() if not p.name.startswith(LOCK))
+    if held:
+        raise OutputExistsError(
+            f"{out} is not empty (it holds {', '.join(held[:5])}) and holds no campaign ({FILE}); "
+            "name another folder with -o"
+        )
+
+
+def _was_campaign(out: Path) -> bool:
+    """Tell whether the results of a campaign were moved away, because they were damaged."""
+    try:
+        read = json.loads((out / CONFIGURATION).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return False
+    return isinstance(read, dict) and {"name", "grid", "attack"} <= read.keys()
+
+
 @contextmanager
 def _writable(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigurationError(
+        if isinstance(error, OutputExistsError):
+            raise
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise (StorageError if full else ConfigurationError)(
             f"{out}: cannot be written to ({error.strerror}); name another folder with -o, or free "
             "the disk and run the same command again"
         ) from error
@@ -133,13 +169,16 @@ def _alone(out: Path) -> Iterator[None]:
 
     A lock of SQLite's: it ends with the process, however that ends.
     """
-    with closing(sqlite3.connect(out / LOCK, timeout=0, isolation_level=None)) as lock:
+    with ExitStack() as stack:
         try:
+            lock = stack.enter_context(
+                closing(sqlite3.connect(out / LOCK, timeout=0, isolation_level=None))
+            )
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
             raise ConfigurationError(
                 f"{out / LOCK}: {error}; if another process runs this campaign, wait for it or "
-                "end it"
+                "end it; if the folder cannot be written to, name another one with -o"
             ) from error
         yield
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from privaudit.attacks.base import Attack
 from privaudit.attacks.indices import PRESETS
 from privaudit.campaigns.cells import Cell, Measurement, measure
-from privaudit.campaigns.coalitions import members_of
+from privaudit.campaigns.coalitions import granted_without, members_of
 from privaudit.campaigns.grid.kept import pictures_of, rebuilds_images
 from privaudit.campaigns.grid.recorded import digest, ensure_run, loaded, run_key
 from privaudit.campaigns.measurements import Status, measurement_to_json
@@ -30,7 +30,7 @@ from privaudit.errors import (
     UnmetRequirementsError,
     did_you_mean,
 )
-from privaudit.transcript import Capability, Coalition
+from privaudit.transcript import Coalition
 
 __all__ = ["CellSpec", "execute"]
 
@@ -168,7 +168,7 @@ def _adversary(spec: CellSpec, run: RecordedRun, attack: Attack, seed: int) -> C
 def _cell(spec: CellSpec, run: RecordedRun) -> Cell:
     kind = loaded("attack", spec.attack)
     attack = constructed(kind, spec.options, where=f"attack '{spec.attack}'")
-    granted = frozenset(Capability) - {Capability(name) for name in spec.withhold}
+    granted = granted_without(spec.withhold)
     seed = int(spec.run["seed"])
     if spec.threat_model:
         return _adversary(spec, run, attack, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,12 +13,28 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from privaudit.campaigns.grid.specification import CellSpec
+from privaudit.campaigns.measurements import measurement_from_json
 from privaudit.errors import ConfigurationError, OutputExistsError
 
-__all__ = ["FILE", "SCHEMA", "Row", "Store"]
+__all__ = ["FILE", "SCHEMA", "Row", "StorageError", "Store"]
 
 FILE: Final = "campaign.sqlite"
 SCHEMA: Final = "privaudit-campaign/1"
+STATES: Final = ("pending", "measured", "not-applicable", "failed")
+
+#: What SQLite says of the disk, of rights and of other processes; all else is about the content.
+_OUTSIDE: Final = frozenset(
+    (
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    )
+)
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -33,6 +50,12 @@ CREATE TABLE IF NOT EXISTS cells (
     note TEXT NOT NULL DEFAULT ''
 );
 """
+
+
+class StorageError(ConfigurationError):
+    """Results cannot be stored any more: what is finished is kept, and the same command resumes."""
+
+    exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +95,12 @@ class Store:
     folder : Path
         Of the campaign.
     readonly : bool
-        Open what is there, for reading.
+        Open what is there, for reading; the folder may be on a medium that cannot be written to.
 
     Raises
     ------
     ConfigurationError
-        If the file cannot be opened, is no campaign's, or is of another schema version.
+        If the file is damaged, cannot be opened, is no campaign's, or is of another schema version.
     """
 
     def __init__(self, folder: Path, *, readonly: bool = False) -> None:
@@ -87,15 +110,14 @@ class Store:
                 f"{folder} holds no campaign ({FILE}); make one with privaudit run CAMPAIGN.toml "
                 f"-o {folder}"
             )
+        self._readonly = readonly
+        self._check_begun()
         with self._told():
             # Results go through one process; readers may look at any time.
-            self._connection = sqlite3.connect(
-                f"{self.file.resolve().as_uri()}{'?mode=ro' if readonly else ''}",
-                uri=True,
-                isolation_level=None,
-                timeout=30,
-            )
-            if not readonly:
+            self._connection = self._opened("?mode=ro" if readonly else "")
+            if readonly:
+                self._connection = self._readable()
+            else:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.executescript(_TABLES)
@@ -117,21 +139,64 @@ class Store:
                     columns.add(name)
             self._texts = ", ".join(n if n in columns else "''" for n in ("log", "note"))
 
+    def _check_begun(self) -> None:
+        """Refuse an empty file, unless a process was killed before it wrote anything there."""
+        if not self.file.is_file() or self.file.stat().st_size:
+            return
+        # The configuration is written after the first cells are.
+        if self._readonly or (self.file.parent / "campaign.json").exists():
+            raise ConfigurationError(
+                f"{self.file} is empty (0 bytes): put back a copy, or delete it and run the "
+                "campaign again, which measures every cell anew"
+            )
+
+    def _opened(self, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self.file.resolve().as_uri()}{mode}", uri=True, isolation_level=None, timeout=30
+        )
+
+    def _readable(self) -> sqlite3.Connection:
+        """Return a connection that can read, also where SQLite cannot make files beside the file.
+
+        A file in write-ahead mode cannot be read without them, unless nobody can change it.
+        """
+        try:
+            self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as error:
+            if _cause(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+            log = self.file.with_name(f"{FILE}-wal")
+            if log.is_file() and log.stat().st_size:
+                raise ConfigurationError(
+                    f"{self.file} cannot be read in place: {log.name} holds results of a campaign "
+                    "that did not end, and the folder cannot be written to; copy the folder to "
+                    "where it can, and read it there"
+                ) from error
+            self._connection.close()
+            return self._opened("?mode=ro&immutable=1")
+        return self._connection
+
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Turn what SQLite says into an error that names the file."""
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise ConfigurationError(
+            if _cause(error) not in _OUTSIDE:
+                raise self._damaged(str(error)) from error
+            full = _cause(error) == sqlite3.SQLITE_FULL
+            raise (StorageError if full else ConfigurationError)(
                 f"{self.file}: {error}; if the disk is full or read-only, free it and run the same "
                 "command again: finished cells are kept"
             ) from error
         except sqlite3.Error as error:
-            raise ConfigurationError(
-                f"{self.file} is damaged ({error}): put back a copy, or move it away and run the "
-                "campaign again, which measures every cell anew"
-            ) from error
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self.file} is damaged ({what}): put back a copy, or move it away and run the "
+            "campaign again, which measures every cell anew"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -142,6 +207,12 @@ class Store:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if not self._readonly:
+            # One plain file is left, which can be archived and read anywhere. Where somebody reads
+            # just now, or the disk is full, it stays in write-ahead mode.
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA busy_timeout = 0")
+                self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
 
     def _fact(self, name: str) -> str | None:
@@ -157,7 +228,10 @@ class Store:
         """Return the resolved configuration that was last run into this folder."""
         with self._told():
             text = self._fact("configuration")
-        return {} if text is None else dict(json.loads(text))
+        try:
+            return {} if text is None else dict(json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise self._damaged(f"the campaign's configuration is not JSON: {error}") from error
 
     def plan(self, configuration: Mapping[str, Any], cells: Sequence[CellSpec]) -> None:
         """Enter the cells of a campaign; those that are there already keep their results.
@@ -212,26 +286,55 @@ class Store:
             )
 
     def rows(self, *, status: str | None = None) -> tuple[Row, ...]:
-        """Return the campaign's cells in the order planned; ``None`` does not restrict."""
+        """Return the campaign's cells in the order planned; ``None`` does not restrict.
+
+        Raises
+        ------
+        ConfigurationError
+            If a cell is damaged; it is named.
+        """
         query = (
             f"SELECT key, specification, status, reason, result, seconds, {self._texts} FROM cells "
             "WHERE position >= 0 AND (? IS NULL OR status = ?) ORDER BY position"
         )
         with self._told():
             found = self._connection.execute(query, (status, status)).fetchall()
-        return tuple(
-            Row(
-                key,
-                CellSpec.from_json(json.loads(specification)),
-                state,
-                reason,
-                None if result is None else json.loads(result),
-                seconds,
-                log,
-                note,
-            )
-            for key, specification, state, reason, result, seconds, log, note in found
-        )
+        return tuple(self._row(*columns) for columns in found)
+
+    def _row(
+        self,
+        key: str,
+        specification: str,
+        state: str,
+        reason: str,
+        result: str | None,
+        seconds: float | None,
+        log: str,
+        note: str,
+    ) -> Row:
+        """Read a cell, whose content may have come to harm or from a stranger."""
+        column = "status"
+        try:
+            if state not in STATES:
+                raise ValueError(f"{state!r} is none of {', '.join(STATES)}")
+            column = "seconds"
+            if not isinstance(seconds, int | float | None):
+                raise TypeError(f"{seconds!r} is no number")
+            column = "specification"
+            spec = CellSpec.from_json(json.loads(specification))
+            _ = [spec.run[k] for k in ("protocol", "seed")]
+            for part in (spec.run["parameters"], spec.run["federation"], spec.options):
+                part.keys()
+            column = "result"
+            read = None if result is None else json.loads(result)
+            if state == "measured":
+                if read is None:
+                    raise ValueError("there is none")
+                measurement_from_json({**read, "seconds": 0.0})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            what = f"lacks {error}" if isinstance(error, KeyError) else f"cannot be read: {error}"
+            raise self._damaged(f"{column} of cell {str(key)[:12]} {what}") from error
+        return Row(key, spec, state, reason, read, seconds, log, note)
 
     def seconds_by_attack(self) -> dict[str, float]:
         """Return the mean time of measured cells, by attack."""
@@ -240,3 +343,9 @@ class Store:
             if row.seconds is not None:
                 times.setdefault(row.specification.attack, []).append(row.seconds)
         return {attack: sum(t) / len(t) for attack, t in times.items()}
+
+
+def _cause(error: sqlite3.Error) -> int | None:
+    """Return SQLite's primary code of an error; None if it is the binding's own."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF

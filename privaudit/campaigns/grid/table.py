@@ -11,10 +11,12 @@ from privaudit.configuration import parse_assignment
 from privaudit.errors import ConfigurationError, did_you_mean
 from privaudit.scoring.estimate import compare, verdict
 
-__all__ = ["exported", "flat_rows", "selected", "varying"]
+__all__ = ["exported", "flat_rows", "never_found", "selected", "varying"]
 
 Flat = dict[str, Any]
 
+#: Of a column, so many values are told at most.
+MOST_LISTED = 12
 #: Columns that a listing always has, in this order.
 _FIRST = ("protocol", "attack", "by")
 _FIGURES = ("metric", "value", "low", "high", "baseline", "control", "n", "verdict", "status")
@@ -104,7 +106,7 @@ def selected(rows: Sequence[Flat], *, where: Sequence[str], sort: str) -> list[F
     for text in where:
         name, value = parse_assignment(text)
         checked(name)
-        kept = [row for row in kept if row.get(name) == value or str(row.get(name)) == str(value)]
+        kept = [row for row in kept if _agrees(row.get(name), value)]
     if sort:
         name, descending = sort.removeprefix("-"), sort.startswith("-")
         checked(name)
@@ -114,6 +116,32 @@ def selected(rows: Sequence[Flat], *, where: Sequence[str], sort: str) -> list[F
         present.sort(key=lambda r: r[name] if numbers else str(r[name]), reverse=descending)
         kept = present + absent
     return kept
+
+
+def _agrees(found: Any, value: Any) -> bool:
+    return bool(found == value or str(found) == str(value))
+
+
+def never_found(rows: Sequence[Flat], *, where: Sequence[str]) -> list[str]:
+    """Tell each condition ``COLUMN=VALUE`` that no row meets, with what its column holds."""
+    told = []
+    for text in where if rows else ():
+        name, value = parse_assignment(text)
+        occurring = {str(row[name]): None for row in rows if row.get(name) is not None}
+        if any(_agrees(row.get(name), value) for row in rows):
+            continue
+        listed = sorted(occurring)
+        if not listed:
+            what = "the column is empty"
+        elif len(listed) <= MOST_LISTED:
+            what = f"there are {', '.join(listed)}"
+        else:
+            what = f"there are {len(listed):,} values, among them {', '.join(listed[:3])}"
+        told.append(
+            f"--where {text}: no row has {name} = {value}; {what}."
+            f"{did_you_mean(str(value), occurring, cutoff=0.3)}"
+        )
+    return told
 
 
 def exported(rows: Sequence[Flat]) -> list[str]:
