@@ -24,6 +24,7 @@ from privaudit.reports._format import (
 )
 from privaudit.reports._overview import (
     breached_besides,
+    breached_elsewhere,
     make_overview,
     smallest_breach,
     worst_affected,
@@ -249,6 +250,13 @@ def _measured(finding: Finding, report: AuditReport) -> Measured:
     told = [_besides(f) for f in breached_besides(finding, report.findings)]
     if told:
         facts.append(("Besides", f"{'; '.join(told)}; no verdict rests on this"))
+    if (other := breached_elsewhere(finding, report.findings)) is not None:
+        facts.append(
+            (
+                "In another setting",
+                f"{_besides(other)} ({visible(other.setting)}); no verdict rests on this",
+            )
+        )
     who = _in_words(finding.coalition_label, report)
     return Measured(title=visible(f"{finding.full_title}: {who}"), facts=tuple(facts))
 

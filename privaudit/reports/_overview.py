@@ -11,7 +11,13 @@ from privaudit.reports._document import Cell, Overview, Table, cell, column
 from privaudit.reports._format import integer, interval, level, listing, plural, quantity, visible
 from privaudit.reports.model import AuditReport, CellCounts, Finding, NotRun
 
-__all__ = ["breached_besides", "make_overview", "smallest_breach", "worst_affected"]
+__all__ = [
+    "breached_besides",
+    "breached_elsewhere",
+    "make_overview",
+    "smallest_breach",
+    "worst_affected",
+]
 
 _RISKS: Final = ("reconstruction", "inference", "linkability", "singling-out")
 #: Figures on the first page; the others stand in the evidence.
@@ -70,6 +76,22 @@ def breached_besides(finding: Finding, findings: Sequence[Finding]) -> tuple[Fin
         == (finding.attack, finding.coalition, finding.setting, finding.protocol)
         and f.metric != finding.metric
     )
+
+
+def breached_elsewhere(finding: Finding, findings: Sequence[Finding]) -> Finding | None:
+    """Return the strongest breach by the same attack and measure in another setting, if any."""
+    if finding.verdict == "breached":
+        return None
+    tried = [
+        f
+        for f in findings
+        if not f.headline
+        and f.verdict == "breached"
+        and f.setting != finding.setting
+        and (f.attack, f.coalition_label, f.metric, f.protocol)
+        == (finding.attack, finding.coalition_label, finding.metric, finding.protocol)
+    ]
+    return max(tried, key=_lead, default=None)
 
 
 def _by_themselves(heads: Sequence[Finding], report: AuditReport) -> str:
