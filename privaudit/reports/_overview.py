@@ -22,6 +22,8 @@ __all__ = [
 _RISKS: Final = ("reconstruction", "inference", "linkability", "singling-out")
 #: Figures on the first page; the others stand in the evidence.
 MOST_WORST: Final = 8
+#: Figures beyond guessing by themselves that the first page names.
+MOST_LEADS: Final = 3
 #: The worse of two verdicts comes first.
 _ORDER: Final = ("breached", "inconclusive", "not shown")
 
@@ -105,19 +107,19 @@ def _by_themselves(heads: Sequence[Finding], report: AuditReport) -> str:
     told = []
     for (protocol, _, risk), found in groups.items():
         f = max(found, key=_lead)
-        more = "" if len(found) == 1 else f", and {plural(len(found) - 1, 'more figure')}"
         told.append(
-            f"{risk} by {f.coalition_label} on {protocol}: {f.metric} "
+            f"{risk} by {f.coalition_label} on {protocol} ({f.attack}: {f.metric} "
             f"{interval(f.estimate.value, f.estimate.low, f.estimate.high, f.unit)} against "
-            f"{quantity(f.baseline.value, f.unit)} ({f.attack}, n = {integer(f.n)}, "
-            f"{f.setting}){more}"
+            f"{quantity(f.baseline.value, f.unit)}, n = {integer(f.n)})"
         )
     if not told:
         return ""
+    left = len(told) - MOST_LEADS
+    more = f"; {integer(left)} more among the findings" if left > 0 else ""
     return visible(
-        f" Other figures are beyond guessing each by itself, at {level(report.confidence)} "
-        f"confidence, where no verdict is breached: {'; '.join(told)}. Picked out of many, they "
-        "are reasons to look closer, and no verdicts."
+        f" Beyond guessing at {level(report.confidence)} confidence without that correction, or by "
+        f"another measure: {'; '.join(told[:MOST_LEADS])}{more}. This is a reason to look closer, "
+        "and no verdict."
     )
 
 
@@ -166,7 +168,7 @@ def _verdicts(heads: Sequence[Finding], report: AuditReport) -> Table:
         column((*names, "#Not measured")),
         tuple(rows),
         note="Each verdict is the worst of the cells that the last columns count, by the first "
-        f"measure of each attack, at {_each(report)} confidence each. A dash: not measured."
+        "measure of each attack, its interval corrected as below. A dash: not measured."
         f"{untested}{_by_themselves(heads, report)}",
         cards=True,
     )
@@ -220,7 +222,7 @@ def _worst(heads: Sequence[Finding], report: AuditReport) -> Table:
         rows,
         note=(
             f"{told}Each is the worst of as many cells as the last column says, its interval "
-            f"corrected for that choice: those of all {plural(tests, 'cell')} hold together with "
+            f"corrected for that: those of all {plural(tests, 'cell')} hold together with "
             f"{level(report.confidence)} confidence (Bonferroni: {_each(report)} each). The value "
             f"itself is "
             f"on average too high.{more}"
