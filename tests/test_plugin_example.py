@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,27 @@ def test_every_part_is_listed_explained_and_used_like_our_own(site: Path, tmp_pa
     (message,) = json.loads(views)["views"][0]["messages"]
     assert (message["kind"], message["messages"]) == ("update", 2)
     assert named == views
+
+
+def test_the_commands_of_its_readme_run_on_the_files_beside_it(site: Path, tmp_path: Path) -> None:
+    readme = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+    shown = readme.split("```sh\n")[1].split("```")[0].splitlines()
+    commands = [line.split("#")[0].removeprefix("privaudit ").split() for line in shown]
+    for name in ("updates.csv", "campaign.toml"):
+        shutil.copy(EXAMPLE / name, tmp_path)
+    assert (EXAMPLE / "updates.csv").read_text(encoding="ascii") in readme
+    ended = subprocess.run(
+        [sys.executable, "-c", DRIVER],
+        input=json.dumps(commands),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = dict(zip((" ".join(c) for c in commands), json.loads(ended.stdout), strict=True))
+    assert "update" in told["views updates.csv"]
+    assert (tmp_path / told["report results --format example-csv"].strip()).is_file()
 
 
 def test_it_passes_the_conformance_kits(site: Path) -> None:

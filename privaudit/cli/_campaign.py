@@ -234,7 +234,7 @@ def _varied(run: Mapping[str, Any], axes: Iterable[str]) -> str:
         section, _, key = axis.partition(".")
         # The axis of one protocol alone carries its name.
         name = key.removeprefix(f"{run['protocol']}.")
-        if name in run.get(section, ()) and name:
+        if name and name in run[section]:
             told[name] = run[section][name]
     return ", ".join(f"{name}={_shown(value)}" for name, value in told.items()) or "-"
 

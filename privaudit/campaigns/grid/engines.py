@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from privaudit.campaigns.grid.pool import Pool
 from privaudit.campaigns.grid.specification import CellSpec, execute
@@ -17,6 +18,9 @@ __all__ = ["DaskEngine", "Engine", "PoolEngine", "Task", "answers"]
 
 #: Cells that are handed to a dask scheduler at a time.
 BATCH = 500
+
+#: Parts of dask that warn of what its own end brings about.
+_TALKING: Final = ("distributed.nanny", "distributed.scheduler", "distributed.worker")
 
 #: A key, and the cell that it stands for.
 Task = tuple[str, CellSpec]
@@ -118,6 +122,7 @@ class DaskEngine:
         try:
             if not self.address:
                 with (
+                    _levels_kept(),
                     LocalCluster(
                         n_workers=self.jobs,
                         threads_per_worker=1,
@@ -126,7 +131,13 @@ class DaskEngine:
                     ) as cluster,
                     Client(cluster) as client,
                 ):
-                    yield client
+                    try:
+                        yield client
+                    finally:
+                        # What a cluster says while it is taken down, worker by worker, is of no
+                        # use; before, it may be (a worker that is out of memory).
+                        for name in _TALKING:
+                            logging.getLogger(name).setLevel(logging.ERROR)
                 return
             file = Path(self.address)
             where: Mapping[str, Any] = (
@@ -139,6 +150,17 @@ class DaskEngine:
                 f"no dask scheduler at '{self.address}' ({error}); give host:port or the path of "
                 "its scheduler file"
             ) from error
+
+
+@contextmanager
+def _levels_kept() -> Iterator[None]:
+    """Restore how much dask's parts log in this process."""
+    before = {name: logging.getLogger(name).level for name in _TALKING}
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def answers(
