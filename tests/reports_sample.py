@@ -227,6 +227,7 @@ def sample_report() -> AuditReport:
             outcome="diverged at round 3 with ε₀ = 1",
         ),
         claim_result="No: one server with one user rebuilds records that it must not see.",
+        budget_condition="These bounds hold only for a threshold fixed in advance.",
         tables=(
             MeasuredTable(
                 id="defences",

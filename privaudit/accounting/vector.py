@@ -141,14 +141,14 @@ def compose_theorem2(releases: Mapping[ShuffledVector, int], delta: float) -> Br
         lower=None,
         upper=check_finite("epsilon of Theorem 2", upper),
         delta=delta,
-        theorem="PA-CFL, Theorem 2 (advanced composition), exact privacy blanket for epsilon_s",
+        theorem="PA-CFL, Theorem 2 (advanced composition)",
         direction="upper rounded up",
         status="proven",
         domain_ok=True,
         unit=_UNIT,
         assumptions=("independent permutations of the coordinates", "fixed clipping threshold"),
         note=(
-            f"delta_s = {delta_s:.3g}, epsilon_s = {largest:.4g}"
+            f"delta_s = {delta_s:.3g}, epsilon_s = {largest:.4g} by the exact privacy blanket"
             + ("" if amplified else " (no amplification by shuffling)")
             + "; every coordinate is counted at its worst, which joint clipping rules out"
         ),
