@@ -97,6 +97,22 @@ options = { ranks = [1, 2, 3] }
 """.replace("\\\n", "")
 
 
+#: Four cells on two runs, of a second or so.
+TINY_CAMPAIGN = """
+name = "tiny"
+protocol = "fedavg"
+parameters = { rounds = 1, model = "mlp", local_epochs = 1 }
+federation = { users = 3, records_per_user = 8 }
+
+[grid]
+seed = [0, 1]
+
+[[attack]]
+name = "collusion/update-recovery"
+coalitions = ["server", "server + 1 user"]
+"""
+
+
 def stored(folder: Path) -> list[tuple[Any, ...]]:
     """Everything that does not depend on how fast the machine was."""
     with sqlite3.connect(folder / FILE) as connection:

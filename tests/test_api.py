@@ -12,7 +12,12 @@ from cli_runs import SCRIPT, privaudit
 
 import privaudit as pa
 from privaudit.campaigns.recordings import small_coalitions
-from privaudit.errors import ConfigurationError, PluginError, UnmetRequirementsError
+from privaudit.errors import (
+    ConfigurationError,
+    OutputExistsError,
+    PluginError,
+    UnmetRequirementsError,
+)
 from privaudit.reports import read_report
 from privaudit.transcript import Party, Transcript
 
@@ -85,8 +90,30 @@ def test_a_run_of_any_protocol_is_audited_and_saved(run, tmp_path: Path) -> None
     assert "the trained model" in {u.what for u in read.uncovered}
     assert read.system.data_is_public is False
     assert "srcdoc=" in report._repr_html_()
+    assert repr(report).startswith("Report('Leakage report: a recorded run of disue', ")
+    assert len(repr(report)) < 400
     again = pa.audit(run, tmp_path / "work")
     assert again.content.findings == report.content.findings
+
+
+def test_a_coalition_is_a_text_or_a_sequence(run) -> None:
+    name = "reconstruction/sent-models"
+    as_list = pa.attack(run, name, coalition=["server", "user-1"])
+    for text in ("server + user-1", "server,user-1", "server + 1 user"):
+        as_text = pa.attack(run, name, coalition=text)
+        assert (as_text.coalition, as_text.figures) == ("server + user-1", as_list.figures)
+    with pytest.raises(ConfigurationError, match="Did you mean 'model-parameters'"):
+        pa.attack(run, name, coalition="server", withhold="modelparams")
+
+
+def test_a_run_is_not_audited_with_another_configuration(run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"config = \{'x': 1\} is for .* by name"):
+        pa.audit(run, tmp_path / "out", config={"x": 1})
+    (tmp_path / "campaign.sqlite").touch()
+    for subject in (run, "pa-cfl"):
+        with pytest.raises(OutputExistsError, match="holds a campaign"):
+            pa.audit(subject, tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["campaign.sqlite"]
 
 
 def test_of_a_run_without_its_truth_only_the_linking_of_rounds_is_scored(

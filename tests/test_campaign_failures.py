@@ -260,8 +260,9 @@ def test_a_full_disk_stops_the_campaign_and_fails_no_cell(
         return real(config, folder, **options)
 
     monkeypatch.setattr(recorded_runs, "recorded", full)
-    with pytest.raises(ConfigurationError, match=r"No space left.* 3 of 6 cells are finished"):
+    with pytest.raises(ConfigurationError, match=r"No space left.* 3 of 6 cells") as told:
         measured_in(tmp_path)
+    assert told.value.exit_code == 3
     monkeypatch.setattr(recorded_runs, "recorded", real)
     assert measured_in(tmp_path) == {"measured": 2, "na": 2, "failed": 2}
 
@@ -277,8 +278,9 @@ def test_a_full_disk_under_the_results_is_told_and_loses_nothing(
         finish(store, key, {**result, "reason": result["reason"] + " " * 10**6})
 
     monkeypatch.setattr(Store, "finish", filling)
-    with pytest.raises(ConfigurationError, match=r"full.*finished cells are kept"):
+    with pytest.raises(ConfigurationError, match=r"full.*finished cells are kept") as told:
         measured_in(tmp_path)
+    assert told.value.exit_code == 3
     monkeypatch.setattr(Store, "finish", finish)
     monkeypatch.setattr(sqlite3, "connect", connect)
     assert measured_in(tmp_path) == {"measured": 2, "na": 2, "failed": 2}

@@ -120,6 +120,38 @@ def test_a_parameter_that_a_protocol_lacks_makes_no_second_run_of_it() -> None:
     assert [c.run["protocol"] for c in cells] == ["pa-cfl", "pa-cfl", "fedavg"]
 
 
+def test_a_grid_that_is_too_large_is_refused_before_it_is_expanded() -> None:
+    rates = [x / 1e4 for x in range(1, 1415)]
+    large = campaign(grid={"seed": range(1414), "parameters.learning_rate": rates})
+    started = time.perf_counter()
+    with pytest.raises(
+        ConfigurationError,
+        match=r"has 3,998,792 cells; allowed are 100,000: .* \(the longest: seed with 1,414 values",
+    ):
+        large.cells()
+    assert time.perf_counter() - started < 5
+    # Options of attacks count, and what is excluded does not.
+    rounds = {**LABELS, "options": {"round": list(range(1, 200_001))}}
+    with pytest.raises(ConfigurationError, match=r"inference/class-counts: options.round with 200"):
+        campaign(attack=[rounds]).cells()
+    seeds = list(range(60_000))
+    grid = {"seed": seeds, "federation.partition": ["iid", "dirichlet"]}
+    excluded = [{"seed": seed} for seed in seeds[3:]]
+    campaign(grid=grid, exclude=excluded)._check_size()
+    with pytest.raises(ConfigurationError, match="has 239,992 cells"):
+        campaign(grid=grid, exclude=[{"seed": 1}, {"seed": 2}])._check_size()
+
+
+def test_an_axis_that_a_protocol_lacks_does_not_count_for_it() -> None:
+    grid = {"protocol": ["pa-cfl", "fedavg"], "parameters.epsilon0": [1.0 + i for i in range(9)]}
+    made = campaign(
+        parameters={"rounds": 1}, grid=grid, attack=[{"name": "inversion/dlg", "coalitions": ["a"]}]
+    )
+    assert made._sizes("pa-cfl") == {"parameters.epsilon0": 9}
+    assert made._sizes("fedavg") == {}
+    assert len(made.cells()) == 10
+
+
 def test_a_key_depends_on_all_that_a_result_depends_on() -> None:
     (first, *others) = campaign().cells()
     keys = {first.key()}
@@ -148,6 +180,11 @@ def test_a_key_depends_on_all_that_a_result_depends_on() -> None:
         ({"grid": {"seed": [0]}, "exclude": [{"seed": 0}]}, "the grid is empty"),
         ({"grid": {"seed": [0, 1]}, "exclude": [{"seed": 2}]}, "excludes nothing; its values are"),
         ({"attack": []}, "names no"),
+        ({"protocol": ""}, r"names no protocol; write protocol = .* known are .*pa-cfl"),
+        ({"attack": [{**LABELS, "coalitions": "server"}]}, r"must be a list, written \[\.\.\.\]"),
+        ({"attack": [{**LABELS, "withhold": ["auxdata"]}]}, "Did you mean 'auxiliary-data'"),
+        ({"grid": {"seed": [0], "protocol": "disue"}}, r"protocol = 'disue': must be a list"),
+        ({"parameters": 3}, "parameters = 3: must be a table"),
         ({"attack": [{"name": "inference/class-counts"}]}, "names no coalitions"),
         ({"attack": [{**LABELS, "protocols": ["fedavgg"]}]}, "which the campaign does not run"),
         ({"attack": [{**LABELS, "options": {"rond": 1}}]}, "Did you mean 'round'"),

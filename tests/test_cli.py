@@ -388,6 +388,8 @@ def test_what_is_withheld_must_be_a_capability(work: Path, call: Call) -> None:
     assert "Did you mean 'model-parameters'?" in refused(
         call(*SORTED, "--withhold", "model-parameter", cwd=work)
     )
+    told = refused(call(*SORTED, "--withhold", "aux", cwd=work))
+    assert told.endswith("Did you mean 'auxiliary-data'?\n")
 
 
 @pytest.mark.parametrize("command", ["simulate", "audit"])

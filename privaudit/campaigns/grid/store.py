@@ -118,6 +118,10 @@ class Store:
             if readonly:
                 self._connection = self._readable()
             else:
+                begun = "SELECT 1 FROM sqlite_master WHERE name = 'facts'"
+                if self._connection.execute(begun).fetchone():
+                    # If it is damaged, that shows here, and it is left as it is.
+                    self._fact("schema")
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.executescript(_TABLES)
