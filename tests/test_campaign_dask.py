@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from campaign_runs import TINY_CAMPAIGN
+from cli_runs import SCRIPT, privaudit
 
 from privaudit.campaigns.grid import CellSpec, execute
 from privaudit.campaigns.grid.engines import DaskEngine, Task, answers
@@ -58,6 +61,21 @@ def test_work_that_raises_or_ends_its_worker_is_a_failed_cell(cluster: Any) -> N
     assert found[raising[0]]["reason"] == "ValueError: no such thing"
     assert "KilledWorker" in found[ending[0]]["reason"]
     assert {result["status"] for result in found.values()} == {"failed"}
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason=f"the package is not installed: no {SCRIPT}")
+def test_a_cluster_of_its_own_ends_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY_CAMPAIGN.replace("[0, 1]", "[0, 1, 2, 3, 4, 5]"))
+    ended = privaudit("run", "tiny.toml", "-o", "out", "--engine", "dask", "-q", cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_what_dask_says_is_held_back_at_its_end_only() -> None:
+    nanny = logging.getLogger("distributed.nanny")
+    before = nanny.level
+    with DaskEngine(jobs=1)._client():
+        assert nanny.level == before
+    assert nanny.level == before
 
 
 def kill_a_busy_worker(cluster: Any) -> int:
