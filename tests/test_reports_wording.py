@@ -207,12 +207,24 @@ def test_the_noised_part_is_told_with_its_condition_and_in_total(fixed: bool) ->
             (1, "bracket", 3.271), (2, "bracket", 4.9), (1, "local", 4.73), (2, "local", 7.08),
         )
     ]  # fmt: skip
-    told = claim_result((), rows, fixed_threshold=fixed)
+    told = claim_result((), rows, findings=(), fixed_threshold=fixed)
     assert "at most 3.28 in one round and at most 4.9 in total over 2 rounds" in told
     assert "unshuffled, at most 4.73 in one round and at most 7.08 in total over 2 rounds" in told
-    assert ("only for a threshold fixed in advance" in told) == (not fixed)
+    assert ("For a clipping threshold fixed in advance" in told) == (not fixed)
     assert ("no bound holds as it stands" in told) == (not fixed)
     assert "is differentially private" not in told
+
+
+def test_the_claim_names_every_party_that_breaches_it_alone() -> None:
+    both = [
+        finding(0.9, 0.6, 1.0, verdict="breached", coalition_label=label, coalition_size=1)
+        for label in ("MS", "AS")
+    ]
+    told = claim_result(pa_cfl_verdicts(both, []), (), findings=both, fixed_threshold=True)
+    assert told == (
+        "Not as stated: the management server alone breaches it in this audit (inference); the "
+        "aggregation server alone breaches it in this audit (inference)."
+    )
 
 
 def test_a_condition_of_the_budget_stands_with_it() -> None:

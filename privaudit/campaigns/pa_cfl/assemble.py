@@ -95,7 +95,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         complete=all(m.status != "failed" for _, m in described),
         system=_system(result),
         verdicts=verdicts,
-        claim_result=claim_result(verdicts, budgets, fixed_threshold=fixed),
+        claim_result=claim_result(verdicts, budgets, findings=findings, fixed_threshold=fixed),
         coalition_words=dict(IN_WORDS),
         budget_condition=(
             "" if fixed else f"These bounds hold only for a threshold fixed in advance. {MEDIAN}"

@@ -164,12 +164,15 @@ def claim_result(
     verdicts: Sequence[BreachingCoalition],
     budgets: Sequence[BudgetRow],
     *,
+    findings: Sequence[Finding],
     fixed_threshold: bool,
 ) -> str:
     """Return whether the claim under test holds, from the verdicts and budgets of the report.
 
     Parameters
     ----------
+    findings : sequence of Finding
+        Which tell whether another coalition as small as that of a verdict breaches the risk too.
     fixed_threshold : bool
         Whether values were clipped at a threshold fixed in advance, for which alone bounds hold.
     """
@@ -180,7 +183,14 @@ def claim_result(
         risks: dict[str, list[str]] = {}
         for v in broken:
             if v.size == least:
-                risks.setdefault(v.coalition_label, []).append(v.risk)
+                alike = (
+                    in_words(f.coalition_label)
+                    for f in findings
+                    if f.headline and (f.verdict, f.risk) == ("breached", v.risk)
+                    if f.coalition_size == least
+                )
+                for label in dict.fromkeys((v.coalition_label, *alike)):
+                    risks.setdefault(label, []).append(v.risk)
         told = [f"{label} breaches it in this audit ({', '.join(r)})" for label, r in risks.items()]
         return f"Not as stated: {'; '.join(told)}.{noised}"
     if any(v.verdict == "inconclusive" for v in verdicts):
@@ -199,11 +209,11 @@ def _noised(budgets: Sequence[BudgetRow], *, fixed_threshold: bool) -> str:
         if unshuffled
         else ""
     )
-    part = "Of the less important part alone, everything else being given,"
+    part = "the budget of the less important part alone, everything else being given,"
     told = f"{shuffled} (ε at δ = {delta:g}){against}"
     if fixed_threshold:
-        return f" {part} the budget is {told}."
-    return f" {part} the budget is {told}, but only for a threshold fixed in advance. {MEDIAN}"
+        return f" T{part[1:]} is {told}."
+    return f" For a clipping threshold fixed in advance, {part} would be {told}. {MEDIAN}"
 
 
 def _bounds(budgets: Sequence[BudgetRow], role: str) -> str:
