@@ -256,3 +256,24 @@ def test_extreme_limits_of_a_median_have_the_tails_of_fair_coins(n: int) -> None
     assert stats.binom.cdf(below, n, 0.5) <= tail < stats.binom.cdf(below + 1, n, 0.5)
     assert found.high == n - 1 - found.low
     assert found.method.endswith("or order statistics, whichever is wider")
+
+
+@pytest.mark.parametrize("one", [0.0, 1.0])
+def test_few_scores_that_are_all_alike_have_the_interval_of_a_proportion(one: float) -> None:
+    for count in (2, 6, 20):
+        values = {str(i): one for i in range(count)}
+        exact = estimate(Scores("m", "proportion", values), confidence=0.95)
+        mean = estimate(Scores("m", "mean", values), confidence=0.95)
+        assert (mean.low, mean.high) == pytest.approx((exact.low, exact.high))
+    # A median below 1 shows all of n targets at 1 at most once in 2 ** n.
+    few, many = (
+        estimate(Scores("m", "median", {str(i): 1.0 for i in range(n)}), confidence=0.95)
+        for n in (5, 6)
+    )
+    assert (few.low, few.high) == (0.0, 1.0)
+    assert (many.low, many.high) == (1.0, 1.0)
+
+
+def test_scores_that_are_alike_elsewhere_keep_the_interval_of_their_draws() -> None:
+    alike = estimate(Scores("m", "mean", {"a": 3.5, "b": 3.5}), confidence=0.95)
+    assert (alike.low, alike.high) == (3.5, 3.5)

@@ -61,7 +61,8 @@ def estimate(scores: Scores, *, confidence: float, seed: int = 0) -> Estimate:
 
     At a confidence at which less than one draw would lie beyond an end (as of the best of hundreds
     of cells), draws cannot tell that end. Then the interval is the wider of the draws' and one
-    whose tails are known: Student's t for a mean, order statistics for a median.
+    whose tails are known: Student's t for a mean, order statistics for a median. Scores that are
+    all 0 or all 1 are taken for shares, and their interval is the exact one.
 
     A target whose score is not finite counts as failed: as 0 in a proportion, and as the least
     leaky value seen in a mean or median, never dropped.
@@ -111,6 +112,11 @@ def estimate(scores: Scores, *, confidence: float, seed: int = 0) -> Estimate:
             known = _student(values, tail) if mean else _order_statistics(values, tail)
             low, high = min(low, known[0]), max(high, known[1])
             method += f"; or {'Student t' if mean else 'order statistics'}, whichever is wider"
+        if value in (0.0, 1.0) and not np.ptp(values):
+            # Draws from values that are all alike have no spread, however few they are.
+            known = _all_alike(value, values.size, tail, mean=scores.statistic == "mean")
+            low, high = min(low, known[0]), max(high, known[1])
+            method += "; or the exact one of shares that are all alike, whichever is wider"
     return Estimate(
         metric=scores.metric,
         value=value,
@@ -122,6 +128,17 @@ def estimate(scores: Scores, *, confidence: float, seed: int = 0) -> Estimate:
         method=method,
         higher_is_leakier=scores.higher_is_leakier,
     )
+
+
+def _all_alike(value: float, count: int, tail: float, *, mean: bool) -> tuple[float, float]:
+    """Return the interval of the centre of scores in [0, 1], all of which are at one end.
+
+    If the mean is m, a score is 1 with probability at most m, and all n are with at most
+    ``m ** n``: as of proportions (Clopper and Pearson). If the median is less than 1, all n are
+    with at most ``2 ** -n``, however much less it is.
+    """
+    far = float(tail ** (1 / count)) if mean else float(0.5**count <= tail)
+    return (far, 1.0) if value == 1 else (0.0, 1 - far)
 
 
 def _student(values: np.ndarray, tail: float) -> tuple[float, float]:
