@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,9 +19,10 @@ from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError
 from privaudit.reports import AuditReport, read_report, write_report
 from privaudit.reports._machine import render_junit, render_sarif
+from privaudit.reports._opening import make_opening
 from privaudit.reports.compare import changed_settings, compare_reports
-from privaudit.reports.model import Interval
-from privaudit.reports.policy import Policy, judge, read_policy
+from privaudit.reports.model import CellCounts, Interval
+from privaudit.reports.policy import Policy, judge, no_user_budget, read_policy
 
 
 def policy(**values: Any) -> Policy:
@@ -213,7 +215,7 @@ def test_what_was_set_otherwise_is_listed_with_the_seed(
     assert not ended.value.code
     out = capsys.readouterr().out
     assert "set otherwise: " in out
-    assert "new - -> x" in out
+    assert "new: - -> x" in out
     assert "Two seeds are two federations" in out
 
 
@@ -265,3 +267,106 @@ def test_the_formats_for_machines_are_written_beside_the_others(report_folder: P
     files = write_report(read_report(report_folder), report_folder, formats=("sarif", "junit"))
     assert [f.name for f in files] == ["report.sarif", "report.junit.xml"]
     assert all(f.is_file() for f in files)
+
+
+def test_an_advantage_is_told_as_one() -> None:
+    report = with_share(0.4, 0.6, guessing=0.1)
+    told = {
+        name: judge(report, policy(risks={"reconstruction": {name: 0.0}}))[0].evidence
+        for name in ("maximum", "maximum_advantage")
+    }
+    metric = report.findings[0].metric
+    assert f", advantage over guessing of {metric}: 30.0% to 50.0% of" in told["maximum_advantage"]
+    assert f", {metric}: 40.0% to 60.0% of" in told["maximum"]
+
+
+def with_user_budget(upper: float, *, uncovered: bool) -> AuditReport:
+    report = sample_report()
+    row = report.budgets[0].model_copy(
+        update={"role": "user", "rounds": 1, "delta": 1e-5, "lower": None, "upper": upper}
+    )
+    releases = report.uncovered[:1] if uncovered else ()
+    return report.model_copy(update={"budgets": (row,), "uncovered": releases})
+
+
+def test_the_budget_of_a_variant_is_not_that_of_a_run_without_noise() -> None:
+    covered, bare = (with_user_budget(18.19, uncovered=u) for u in (False, True))
+    reason = f"none ({bare.uncovered[0].what} leaves without noise)"
+
+    def budgets(*reports: AuditReport) -> list[tuple[str, str, str, str]]:
+        changes = [c for c in compare_reports(*reports) if c.kind == "budget"]
+        return [(c.what, c.before, c.after, c.judgement) for c in changes]
+
+    what = "epsilon, user, 1 round, δ = 1e-05"
+    assert budgets(bare, bare) == [(what, reason, reason, "not told apart")]
+    assert budgets(bare, covered) == [(what, reason, "0 to 18.19", "leaks less")]
+    assert budgets(covered, bare) == [(what, "0 to 18.19", reason, "leaks more")]
+    without = bare.model_copy(update={"budgets": ()})
+    assert budgets(without, without) == [("epsilon, user", reason, reason, "not told apart")]
+    # The check decides alike.
+    assert no_user_budget(bare) in judge(bare, policy(epsilon={"maximum": 99}))[0].evidence
+    assert no_user_budget(covered) == ""
+
+
+def test_a_campaign_with_a_release_without_noise_has_no_budget_at_user_level() -> None:
+    report = with_user_budget(math.inf, uncovered=False)
+    row = report.budgets[0].model_copy(update={"theorem": "no theorem applies"})
+    cells = CellCounts(runs=1, measured=1, not_applicable=0, failed=0, pending=0)
+    report = report.model_copy(update={"budgets": (row,), "cells": cells})
+    assert outcome(report, epsilon={"maximum": 1e9}) == "breached"
+    (budget,) = [c for c in compare_reports(report, report) if c.kind == "budget"]
+    assert budget.before.startswith("none (")
+
+
+def test_many_settings_are_listed_one_a_line_and_not_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sample_report()
+    parameters = {**before.system.parameters, "empty": "", **{f"new{i}": i for i in range(11)}}
+    system = before.system.model_copy(update={"parameters": parameters})
+    after = before.model_copy(update={"system": system})
+    for name, report in (("a", before), ("b", after)):
+        write_report(report, tmp_path / name, formats=("json",))
+    assert run("compare", str(tmp_path / "a"), str(tmp_path / "b")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "set otherwise:"
+    assert lines[1:10] == [
+        "  empty: - -> -", *(f"  new{i}: - -> {i}" for i in range(7)),
+        "  and 4 more (--json lists them)",
+    ]  # fmt: skip
+
+
+def test_seeds_of_a_grid_are_all_told() -> None:
+    report = sample_report()
+    cells = CellCounts(runs=1, measured=1, not_applicable=0, failed=0, pending=0)
+
+    def campaign(*seeds: int) -> AuditReport:
+        grid: dict[str, Any] = {"seed": list(seeds)} if seeds else {}
+        system = report.system.model_copy(update={"parameters": {"seed": 0, "grid": grid}})
+        return report.model_copy(update={"system": system, "cells": cells, "seed": 0})
+
+    def byline(*seeds: int) -> str:
+        return make_opening(campaign(*seeds), digest="").byline
+
+    assert byline().endswith(", seed 0")
+    assert byline(3).endswith(", seed 3")
+    assert byline(0, 1).endswith(", seeds 0, 1")
+    assert byline(*range(10)).endswith(", seeds 0, 1, 2, 3, 4, 5, 6, 7 and 2 more")
+    assert changed_settings(campaign(0), campaign(0, 1)) == {"seed": (0, "0, 1")}
+    assert changed_settings(campaign(), campaign(0)) == {}
+
+
+@pytest.mark.parametrize("command", ["report", "check", "compare"])
+@pytest.mark.parametrize("named", ["unfinished", "unfinished/report.json"])
+def test_an_unfinished_campaign_is_told_as_one(
+    command: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "campaign.sqlite").write_bytes(b"")
+    (tmp_path / "policy.toml").write_text("")
+    folder = str(tmp_path / named)
+    arguments = {"check": ("--policy", str(tmp_path / "policy.toml")), "compare": (folder,)}
+    assert run(command, folder, *arguments.get(command, ())) == 2
+    told = capsys.readouterr().err
+    assert "unfinished campaign; run the same command again: privaudit run CAMPAIGN.toml -o" in told
+    assert told.count("\n") == 1

@@ -14,6 +14,7 @@ import typer
 from privaudit.campaigns.folders import given_back, refuse_campaign
 from privaudit.cli import _options as options
 from privaudit.cli._console import progress
+from privaudit.cli._folders import report_at
 from privaudit.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Write the report of a finished audit or campaign again, in the formats wanted."""
         from privaudit import plugins
-        from privaudit.reports import read_report, write_report
+        from privaudit.reports import write_report
 
         wanted = tuple(part.strip() for part in format.split(",") if part.strip())
         if not wanted:
@@ -215,7 +216,7 @@ def register(app: typer.Typer) -> None:
                 f"--format names no format; allowed are {', '.join(plugins.available('reporter'))}"
             )
         folder = out or (results if results.is_dir() else results.parent)
-        for file in write_report(read_report(results), folder, formats=wanted):
+        for file in write_report(report_at(results), folder, formats=wanted):
             if not quiet:
                 typer.echo(str(file))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +12,15 @@ import typer
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, table
 from privaudit.cli._epsilon_output import printable
+from privaudit.cli._folders import report_at
 
 __all__ = ["register"]
 
 BREACHED = 1
 INCOMPLETE = 3
+#: What two reports set otherwise: so many are listed, and so many of them on one line.
+MOST_SETTINGS = 8
+MOST_IN_A_LINE = 3
 
 Results = Annotated[Path, typer.Argument(help="An audit's folder, or its report.json.")]
 
@@ -38,10 +43,9 @@ def register(app: typer.Typer) -> None:
         names what the report did not measure (or, with --strict, if one is
         inconclusive).
         """
-        from privaudit.reports import read_report
         from privaudit.reports.policy import judge, read_policy
 
-        outcomes = judge(read_report(results), read_policy(policy))
+        outcomes = judge(report_at(results), read_policy(policy))
         by_kind = {
             kind: sum(o.outcome == kind for o in outcomes)
             for kind in ("breached", "not measured", "inconclusive", "met")
@@ -71,10 +75,9 @@ def register(app: typer.Typer) -> None:
         json: options.Json = False,
     ) -> None:
         """Compare two reports: what leaks more, what leaks less, with intervals."""
-        from privaudit.reports import read_report
         from privaudit.reports.compare import changed_settings, compare_reports
 
-        reports = read_report(before), read_report(after)
+        reports = report_at(before), report_at(after)
         changes, settings = compare_reports(*reports), changed_settings(*reports)
         kinds = ("leaks more", "leaks less", "only before", "only after", "not told apart")
         by_kind = {kind: sum(c.judgement == kind for c in changes) for kind in kinds}
@@ -87,9 +90,7 @@ def register(app: typer.Typer) -> None:
                 }
             )
             return
-        if settings:
-            told = (f"{_said(name)} {_said(a)} -> {_said(b)}" for name, (a, b) in settings.items())
-            typer.echo(f"set otherwise: {'; '.join(told)}")
+        _tell_settings(settings)
         if "seed" in settings:
             typer.echo(
                 "Two seeds are two federations: intervals do not say how much another would differ."
@@ -113,6 +114,18 @@ def register(app: typer.Typer) -> None:
         typer.echo(f"==== {count(len(changes), 'figure')} compared: {counted} ====")
 
 
+def _tell_settings(settings: Mapping[str, tuple[object, object]]) -> None:
+    """Print what was set otherwise: few on one line, more one a line, and not all of many."""
+    told = [f"{_said(name)}: {_said(a)} -> {_said(b)}" for name, (a, b) in settings.items()]
+    more = len(told) - MOST_SETTINGS
+    if more > 0:
+        told = [*told[:MOST_SETTINGS], f"and {more} more (--json lists them)"]
+    if len(told) > MOST_IN_A_LINE:
+        typer.echo("\n  ".join(("set otherwise:", *told)))
+    elif told:
+        typer.echo(f"set otherwise: {'; '.join(told)}")
+
+
 def _said(value: object) -> str:
     # Reports come from strangers too: no control characters, no page of text.
-    return "-" if value is None else printable(str(value))[:60]
+    return "-" if value in (None, "", [], {}, ()) else printable(str(value))[:60]

@@ -29,6 +29,7 @@ from privaudit.reports._overview import (
     smallest_breach,
     worst_affected,
 )
+from privaudit.reports._seeds import seeds_of
 from privaudit.reports.model import (
     AuditReport,
     BreachingCoalition,
@@ -72,6 +73,8 @@ _METRICS: Final = {
     "SSIM": "likeness of images, 1 is equal",
     "total variation, best naming": "distance from the true shares, 0 is exact",
 }
+#: In the byline so many seeds are listed at most.
+_MOST_SEEDS: Final = 8
 _ORDER: Final = ("breached", "inconclusive", "not shown", "not tested")
 _DEPLOYMENT: Final = {
     "Local": "Each user protects by itself what it sends (local model).",
@@ -87,7 +90,7 @@ def make_opening(report: AuditReport, *, digest: str) -> Opening:
     tool = f"{report.tool.get('name', 'privaudit')} {report.tool.get('version', '')}".strip()
     return Opening(
         title=visible(report.title),
-        byline=visible(f"Leakage report by {tool}, made {report.created}, seed {report.seed}"),
+        byline=visible(f"Leakage report by {tool}, made {report.created}, {_seeds(report)}"),
         summary=_summary(report),
         claim=visible(system.claim_under_test),
         claim_result=visible(report.claim_result),
@@ -284,6 +287,13 @@ def _not_run(report: AuditReport) -> tuple[str, ...]:
         f"{plural(len(report.not_run), 'combination')} of attack and coalition did not run "
         f"({listing(attacks)}); the reasons are in the table of attacks that did not run.",
     )
+
+
+def _seeds(report: AuditReport) -> str:
+    seeds = seeds_of(report)
+    told = ", ".join(map(str, seeds[:_MOST_SEEDS]))
+    more = f" and {len(seeds) - _MOST_SEEDS} more" if len(seeds) > _MOST_SEEDS else ""
+    return f"seed{'' if len(seeds) == 1 else 's'} {told}{more}"
 
 
 def _budget(report: AuditReport) -> tuple[str, ...]:

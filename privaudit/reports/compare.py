@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from privaudit.reports._seeds import seeds_of
 from privaudit.reports.model import AuditReport, BudgetRow, Finding
+from privaudit.reports.policy import no_user_budget
 
 __all__ = ["Change", "changed_settings", "compare_reports"]
 
@@ -81,7 +83,11 @@ def _settings(report: AuditReport) -> dict[str, Any]:
     for name, value in system.parameters.items():
         inner = value if isinstance(value, Mapping) else {"": value}
         found |= {f"{name}.{key}".rstrip("."): entry for key, entry in inner.items()}
-    found.pop("federation.dataset", None)
+    # A campaign's own seed is that of a grid without seeds.
+    seeds = seeds_of(report)
+    found["seed"] = seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds))
+    for name in ("federation.dataset", "grid.seed"):
+        found.pop(name, None)
     return found
 
 
@@ -152,18 +158,38 @@ def _figure(f: Finding | None) -> str:
 
 def _budgets(before: AuditReport, after: AuditReport) -> Iterator[Change]:
     first, second = _weakest(before.budgets), _weakest(after.budgets)
-    for key in dict.fromkeys((*first, *second)):
-        a, b = first.get(key), second.get(key)
-        what = f"epsilon, {key[0]}, {key[1]} round{'' if key[1] == 1 else 's'}, δ = {key[2]:g}"
+    none = no_user_budget(before), no_user_budget(after)
+    keys = dict.fromkeys((*first, *second))
+    if any(none) and not any(role == "user" for role, _, _ in keys):
+        keys[("user", 0, 0.0)] = None
+    for key in keys:
+        role, rounds, delta = key
+        # Where a release is without noise, the rows at user level are those of variants.
+        reasons = none if role == "user" else ("", "")
+        a, b = _bounds(first.get(key), reasons[0]), _bounds(second.get(key), reasons[1])
+        over = f", {rounds} round{'' if rounds == 1 else 's'}, δ = {delta:g}" if rounds else ""
         if a is None or b is None:
             judgement: Judgement = "only after" if a is None else "only before"
-        elif _lower(b) > _upper(a):
+        elif b[0] > a[1]:
             judgement = "leaks more"
-        elif _upper(b) < _lower(a):
+        elif b[1] < a[0]:
             judgement = "leaks less"
         else:
             judgement = "not told apart"
-        yield Change("budget", what, _budget(a), _budget(b), judgement)
+        yield Change(
+            "budget",
+            f"epsilon, {role}{over}",
+            _budget(a, reasons[0]),
+            _budget(b, reasons[1]),
+            judgement,
+        )
+
+
+def _bounds(row: BudgetRow | None, reason: str) -> tuple[float, float] | None:
+    """Return both bounds of a budget; infinite for a ``reason`` why there is none."""
+    if reason:
+        return math.inf, math.inf
+    return None if row is None else (_lower(row), _upper(row))
 
 
 def _weakest(rows: Sequence[BudgetRow]) -> dict[tuple[str, int, float], BudgetRow]:
@@ -186,5 +212,7 @@ def _lower(row: BudgetRow) -> float:
     return 0.0 if row.lower is None else row.lower
 
 
-def _budget(row: BudgetRow | None) -> str:
-    return "" if row is None else f"{_lower(row):.4g} to {_upper(row):.4g}"
+def _budget(bounds: tuple[float, float] | None, reason: str) -> str:
+    if reason:
+        return f"none ({reason})"
+    return "" if bounds is None else f"{bounds[0]:.4g} to {bounds[1]:.4g}"

@@ -26,8 +26,12 @@ __all__ = [
     "RiskLimit",
     "RuleOutcome",
     "judge",
+    "no_user_budget",
     "read_policy",
 ]
+
+#: What a row of the budget says where a release has no mechanism to account for.
+NO_THEOREM = "no theorem applies"
 
 Outcome = Literal["met", "breached", "inconclusive", "not measured"]
 
@@ -220,29 +224,44 @@ def _success(rule: str, figures: list[Finding], bound: float, *, advantage: bool
         # The smallest and the largest difference that both intervals allow.
         return f.estimate.low - f.baseline.high, f.estimate.high - f.baseline.low
 
+    def told(f: Finding) -> str:
+        return _told(f, ends(f), bound, advantage=advantage)
+
     worst = max(shares, key=lambda f: ends(f)[0])
     widest = max(shares, key=lambda f: ends(f)[1])
     if ends(worst)[0] > bound:
-        return RuleOutcome(rule, "breached", _told(worst, ends(worst), bound))
+        return RuleOutcome(rule, "breached", told(worst))
     if ends(widest)[1] <= bound:
-        return RuleOutcome(rule, "met", _told(widest, ends(widest), bound))
-    return RuleOutcome(rule, "inconclusive", _told(widest, ends(widest), bound))
+        return RuleOutcome(rule, "met", told(widest))
+    return RuleOutcome(rule, "inconclusive", told(widest))
 
 
-def _told(f: Finding, ends: tuple[float, float], bound: float) -> str:
+def _told(f: Finding, ends: tuple[float, float], bound: float, *, advantage: bool) -> str:
+    figure = f"advantage over guessing of {f.metric}" if advantage else f.metric
     return (
-        f"{f.attack} by {f.coalition_label}, {f.metric}: {ends[0]:.1%} to {ends[1]:.1%} of "
+        f"{f.attack} by {f.coalition_label}, {figure}: {ends[0]:.1%} to {ends[1]:.1%} of "
         f"{f.n} targets, tolerated {bound:.1%}"
     )
 
 
+def no_user_budget(report: AuditReport) -> str:
+    """Return why nothing bounds all that a user of the audited run releases, or nothing.
+
+    Budgets of variants, of which each releases less than the audited run, do not speak for it.
+    """
+    if report.uncovered:
+        return f"{report.uncovered[0].what} leaves without noise"
+    # The rows of an audit may be those of a variant; those of a campaign are all of its runs.
+    rows = () if report.cells is None else report.budgets
+    if any(b.role == "user" and b.theorem == NO_THEOREM for b in rows):
+        return "part of what a user sends leaves without noise"
+    return ""
+
+
 def _of_epsilon(report: AuditReport, limit: EpsilonLimit) -> RuleOutcome:
     rule = "epsilon.maximum"
-    if limit.level == "user" and report.uncovered:
-        first = report.uncovered[0]
-        return RuleOutcome(
-            rule, "breached", f"no finite budget at user level: {first.what} leaves without noise"
-        )
+    if limit.level == "user" and (reason := no_user_budget(report)):
+        return RuleOutcome(rule, "breached", f"no finite budget at user level: {reason}")
     rows = [
         b
         for b in report.budgets
