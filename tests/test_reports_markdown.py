@@ -61,6 +61,28 @@ def test_a_cell_stays_a_cell(text: str) -> None:
     assert sum(token.type == "td_open" for token in tokens) == 2
 
 
+@given(st.text(alphabet="[]()!:<>\\^x ", min_size=1))
+@example("[x]: http://evil.example")
+@example(" [x\\]: y]: http://evil.example")
+@example("![a](b)[c][d]")
+def test_brackets_make_no_link_and_define_none(text: str) -> None:
+    tokens = _tokens(f"{escape(text)}\n\n- {escape(text)}\n\n[x] and [c]\n")
+    inline = [child.type for token in tokens for child in token.children or ()]
+    assert {"link_open", "image"}.isdisjoint(inline)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Measured [low, high]: 0 [1, 2] %", "Measured [low, high]: 0 [1, 2] %"),
+        ("[low, high]: 0", "\\[low, high\\]: 0"),
+        ("![a](b)", "!\\[a\\](b)"),
+    ],
+)
+def test_brackets_are_escaped_in_pairs_or_not_at_all(text: str, shown: str) -> None:
+    assert escape(text) == shown
+
+
 def test_tables_are_well_formed_and_fit_a_terminal() -> None:
     lines = render_markdown(sample_report()).splitlines()
     rows = [line for line in lines if line.startswith("|")]

@@ -20,7 +20,7 @@ __all__ = ["escape", "render_markdown"]
 WIDTH: Final = 98
 """Columns of text; a table that needs more is written as one record a row."""
 
-_SPECIAL: Final = re.compile(r"[\\`*<>|~]|\](?=[(\[:])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
+_SPECIAL: Final = re.compile(r"[\\`*<>|~]|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START: Final = re.compile(r"^(\s*)([#+\-=]+(?=\s|$)|#+|\d+(?=[.)](\s|$)))")
 
 
@@ -45,8 +45,30 @@ def escape(text: str) -> str:
     --------
     >>> escape("a|b <i> user_3 _x_")
     'a\\|b \\<i\\> user_3 \\_x\\_'
+    >>> escape("[low, high] [a](b)")
+    '[low, high] \\[a\\](b)'
     """
-    return _SPECIAL.sub(lambda match: "\\" + match.group(), visible(text))
+    shown = visible(text)
+    marked = _linking(shown) | {match.start() for match in _SPECIAL.finditer(shown)}
+    return "".join(f"\\{c}" if at in marked else c for at, c in enumerate(shown))
+
+
+def _linking(text: str) -> set[int]:
+    """Return where brackets stand that could make a link or define one, both of each pair.
+
+    A definition (``[name]: address``) is one only at the beginning of a block.
+    """
+    after = "([:" if text.lstrip().startswith("[") else "(["
+    marked: set[int] = set()
+    opened: list[int] = []
+    for at, character in enumerate(text):
+        if character == "[":
+            opened.append(at)
+        elif character == "]":
+            pair = [opened.pop()] if opened else []
+            if text[at + 1 : at + 2] and text[at + 1] in after:
+                marked.update((*pair, at))
+    return marked
 
 
 def _guarded(line: str) -> str:
