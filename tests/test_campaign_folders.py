@@ -315,3 +315,53 @@ def test_the_files_of_a_report_are_not_listed_when_quiet(copied: Path, call: Cal
     assert call("run", "tiny.toml", "-o", "done", "-q", cwd=copied).code == 0
     assert call("report", "done", "-q", "--format", "md", cwd=copied) == Ended(0, "", "")
     assert call("report", "done", "--format", "md", cwd=copied).out == "done/report.md\n"
+
+
+@pytest.mark.parametrize("option", ["--csv", "--parquet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        FILE,
+        f"{FILE}-wal",
+        f"{FILE}-shm",
+        "campaign.json",
+        "report.json",
+        "report.html",
+        "report.md",
+        "report.sarif",
+        "runs/table.csv",
+        "logs/worker.csv",
+        "notes.txt",
+        "../link/report.json",
+        "../elsewhere.csv",
+    ],
+)
+def test_an_export_replaces_nothing_but_exports(
+    name: str, option: str, copied: Path, call: Call
+) -> None:
+    assert call("run", "tiny.toml", "-o", "done", "-q", cwd=copied).code == 0
+    (copied / "done" / "notes.txt").write_text("mine")
+    (copied / "link").symlink_to("done")
+    (copied / "elsewhere.csv").symlink_to(f"done/{FILE}")
+    before = contents(copied)
+    told = refused(call("results", "done", option, f"done/{name}", cwd=copied))
+    assert "must not replace; name another file" in told
+    assert contents(copied) == before
+
+
+def test_an_export_may_lie_in_the_folder_and_be_made_again(copied: Path, call: Call) -> None:
+    for _ in range(2):
+        ended = call("results", "done", "--csv", "done/rows.csv", cwd=copied)
+        assert (ended.code, ended.out) == (0, "4 rows written to done/rows.csv\n"), ended.err
+    assert (copied / "done" / "rows.csv").read_text().count("\n") == 5
+    told = refused(call("results", "done", "--csv", "a.csv", "--parquet", "./a.csv", cwd=copied))
+    assert "--csv and --parquet name one file" in told
+    assert not (copied / "a.csv").exists()
+
+
+def test_the_folder_of_an_audit_is_no_campaigns(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "audited").mkdir()
+    (tmp_path / "audited" / "audit.json").write_text("{}")
+    told = refused(call("results", "audited", cwd=tmp_path))
+    assert "audited holds an audit, not a campaign; privaudit report audited" in told
+    assert "privaudit run" not in told

@@ -12,6 +12,7 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, progress, table
+from privaudit.cli._folders import refuse_export, refuse_no_campaign
 from privaudit.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
@@ -150,6 +151,13 @@ def register(app: typer.Typer) -> None:
             varying,
         )
 
+        refuse_no_campaign(folder)
+        if csv_file is not None and parquet is not None:
+            if csv_file.resolve() == parquet.resolve():
+                raise ConfigurationError("--csv and --parquet name one file")
+        for file in (csv_file, parquet):
+            if file is not None:
+                refuse_export(file)
         with Store(folder, readonly=True) as store:
             every = flat_rows(store.rows())
         rows = selected(every, where=where or (), sort=sort)
