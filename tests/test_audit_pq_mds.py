@@ -82,7 +82,7 @@ class TestReport:
             (risk, "breached", 1)
             for risk in ("reconstruction", "inference", "linkability", "singling-out")
         }
-        assert report.claim_result.startswith("No. A server that knows some rows' records")
+        assert report.claim_result.startswith("No. A stranger who got the uploads")
         (claim,) = [c for c in report.claims if "eliminated" in c.statement]
         assert claim.verdict == "does not hold"
         assert len(report.claims) == 4

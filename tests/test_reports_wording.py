@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from privaudit.campaigns.disue.verdicts import verdicts_of as disue_verdicts
 from privaudit.campaigns.pa_cfl.verdicts import claim_result
 from privaudit.campaigns.pa_cfl.verdicts import verdicts_of as pa_cfl_verdicts
 from privaudit.campaigns.pq_mds.adversaries import LABELS
+from privaudit.campaigns.pq_mds.verdicts import claim_result as pq_mds_claim_result
 from privaudit.campaigns.pq_mds.verdicts import verdicts_of as pq_mds_verdicts
 from privaudit.campaigns.recordings import _ledger
 from privaudit.campaigns.risks import risk_verdict
@@ -27,6 +29,8 @@ from privaudit.reports.model import (
     Interval,
 )
 from privaudit.reports.policy import Policy, judge
+from privaudit.scoring.estimate import Estimate, Scores, estimate
+from privaudit.scoring.estimate import judge as judge_figure
 from privaudit.transcript import Transcript
 
 TEMPLATE = next(f for f in sample_report().findings if f.unit == "proportion")
@@ -185,6 +189,37 @@ def test_of_adversaries_alike_the_leakiest_stands_first() -> None:
         row = next(v for v in pq_mds_verdicts(found) if v.risk == "inference")
         assert row.sentence.startswith("A server that has similar records and knows no row")
         assert "32% of 21 targets" in row.sentence
+
+
+def test_the_weakest_adversary_that_suffices_stands_in_the_answer_and_others_are_counted() -> None:
+    found = [
+        finding(0.9, 0.8, 1.0, verdict="breached", id=name, coalition_label=LABELS[name], risk=risk)
+        for risk, names in {
+            "linkability": ("server_known", "outsider_known", "server_aux", "outsider_aux"),
+            "inference": ("hbc_party",),
+        }.items()
+        for name in names
+    ]
+    rows = pq_mds_verdicts(found)
+    told = pq_mds_claim_result(rows, found)
+    assert told.startswith(
+        "No. One party that knows the attribute of some rows is enough for inference; a stranger "
+        "who got the uploads, has similar records and knows no row is enough for linkability. "
+    )
+    (row,) = [v for v in rows if v.risk == "linkability"]
+    # The page lists them beside their figures.
+    assert row.sentence.endswith(" 3 other adversaries breach the same risk.")
+    assert "refuted" in pq_mds_claim_result((), ())
+
+
+def test_the_reason_of_an_open_figure_contradicts_itself_in_no_word() -> None:
+    def share(k: int) -> Estimate:
+        hits = {f"t{i}": float(i < k) for i in range(10)}
+        return estimate(Scores("m", "proportion", hits), confidence=0.95)
+
+    verdict, reason = judge_figure(replace(share(5), baseline=share(0)))
+    assert verdict == "inconclusive"
+    assert "its own range reaches into that of guessing" in reason
 
 
 def test_membership_is_inference_in_every_report() -> None:

@@ -221,7 +221,10 @@ def judge(figure: Estimate) -> tuple[Verdict, str]:
     if beats:
         return "breached", ""
     if sign * figure.value > guessing:
-        return "inconclusive", "beyond the range of guessing, but the two ranges overlap"
+        return "inconclusive", (
+            "the measured value lies beyond what guessing may reach, but its own range reaches "
+            "into that of guessing, so that chance is not ruled out"
+        )
     if figure.n < MINIMUM_TARGETS:
         targets = "1 target" if figure.n == 1 else f"{figure.n} targets"
         return "inconclusive", (

@@ -88,7 +88,7 @@ def assemble(result: AuditResult, *, command: str, device: str) -> AuditReport:
         digests={name: run.digest for name, run in result.runs.items()},
         seconds=result.seconds,
         budget_statements=budget_statements(result),
-        claim_result=claim_result(verdicts),
+        claim_result=claim_result(verdicts, findings),
         coalition_words=dict(WORDS),
         tables=(
             tables.matrix(described, findings),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from privaudit.campaigns.pq_mds.adversaries import LABELS
 from privaudit.campaigns.pq_mds.config import UNEQUAL
@@ -15,6 +15,17 @@ __all__ = ["claim_result", "claims_of", "margin", "metrics_of", "verdicts_of"]
 
 _RISKS = ("reconstruction", "inference", "linkability", "singling-out")
 _ERROR = "normalised reconstruction error"
+#: Adversaries from the weakest on: who takes part in nothing or knows no row comes before others.
+_WEAKEST_FIRST: Final = (
+    "hbc_server",
+    "outsider_aux",
+    "server_aux",
+    "outsider_known",
+    "server_known",
+    "hbc_party",
+    "server_plus_A",
+    "codebook_insider",
+)
 
 
 def margin(finding: Finding) -> float:
@@ -60,31 +71,38 @@ def _others(first: Finding, findings: Sequence[Finding]) -> str:
         for f in findings
         if f.headline and f.risk == first.risk and f.verdict == "breached" and f.id != first.id
     ]
-    others = dict.fromkeys(
-        WORDS.get(f.coalition_label, f.coalition_label)
-        for f in more
-        if f.coalition_label != first.coalition_label
-    )
+    # The report names them all beside their figures.
+    others = {f.coalition_label for f in more} - {first.coalition_label}
     if others:
-        told += f" The same risk is breached by {_listed(list(others))}; figures below."
+        count = (
+            "One other adversary breaches"
+            if len(others) == 1
+            else (f"{len(others)} other adversaries breach")
+        )
+        told += f" {count} the same risk."
     return told
 
 
-def _listed(items: list[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])}, and {items[-1]}"
+def _weakness(finding: Finding) -> int:
+    """Return the place of a finding's adversary among all, the weakest first."""
+    places = [LABELS[preset] for preset in _WEAKEST_FIRST]
+    label = finding.coalition_label
+    return places.index(label) if label in places else len(places)
 
 
-def claim_result(verdicts: Sequence[BreachingCoalition]) -> str:
-    """Return whether the claim under test holds, from the verdicts of the report."""
+def claim_result(verdicts: Sequence[BreachingCoalition], findings: Sequence[Finding]) -> str:
+    """Return whether the claim under test holds, and the weakest adversary that breaches a risk."""
     broken = [v for v in verdicts if v.verdict == "breached"]
     if not broken:
         return "It was not refuted by the attacks of this audit."
-    least = min(broken, key=lambda v: v.size)
-    return (
-        f"No. {capital(least.coalition_label)} is enough; breached: "
-        f"{', '.join(v.risk for v in broken)}. No release of the audited run has differential "
-        "privacy."
-    )
+    risks: dict[str, list[str]] = {}
+    for v in broken:
+        ours = [f for f in findings if f.headline and (f.verdict, f.risk) == ("breached", v.risk)]
+        weakest = min(ours, key=_weakness, default=None)
+        label = "" if weakest is None else weakest.coalition_label
+        risks.setdefault(WORDS.get(label, label) or v.coalition_label, []).append(v.risk)
+    told = "; ".join(f"{who} is enough for {', '.join(r)}" for who, r in risks.items())
+    return f"No. {capital(told)}. No release of the audited run has differential privacy."
 
 
 def metrics_of(outcome: Mapping[str, Any]) -> Mapping[str, float]:

@@ -65,7 +65,7 @@ WORDS: Final[Mapping[str, str]] = {
     LABELS["server_aux"]: "a server that has similar records and knows no row",
     LABELS["server_plus_A"]: "a server that knows some rows' records, with one party",
     LABELS["outsider_known"]: "a stranger who got the uploads and knows some rows",
-    LABELS["outsider_aux"]: "a stranger who got the uploads and has similar records",
+    LABELS["outsider_aux"]: "a stranger who got the uploads, has similar records and knows no row",
     LABELS["codebook_insider"]: "a server with all codebooks",
 }
 
