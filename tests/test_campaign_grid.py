@@ -210,9 +210,41 @@ def test_coalitions_are_named_or_counted() -> None:
     )
     assert members_of("server + 2 users", transcript) == ("server", "user-1", "user-2")
     assert members_of("user-3,user-3", transcript) == ("user-3",)
-    for wrong in ("", "4 users", "server + "):
+    for wrong in ("", "4 users", "server + ", "-3 users", "0 users", "3.5 users"):
         with pytest.raises(ConfigurationError, match="coalition"):
             members_of(wrong, transcript)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "-3 users",
+        "0 users",
+        "+3 users",
+        "3.5 users",
+        "3,5 users",
+        "server + -1 user",
+        "server ++ x",
+    ],
+)
+def test_a_number_of_users_that_no_run_has_is_refused_when_the_campaign_is_read(
+    wrong: str,
+) -> None:
+    with pytest.raises(ConfigurationError, match="a whole number of at least 1"):
+        campaign(attack=[{**LABELS, "coalitions": [wrong]}])
+
+
+def test_more_users_than_any_run_has_are_refused_before_it_runs() -> None:
+    def of(coalition: str, *users: int) -> int:
+        grid = {"federation.users": list(users)}
+        attack = [{**LABELS, "coalitions": [coalition]}]
+        return len(campaign(grid=grid, federation={}, attack=attack).cells())
+
+    with pytest.raises(ConfigurationError, match="'5 users': no run has more than 4 users"):
+        of("5 users", 3, 4)
+    # Where some runs have as many, the others fail by themselves.
+    assert of("4 users", 3, 4) == 2
+    assert of("user-77", 3, 4) == 2
 
 
 @settings(max_examples=4, deadline=None)

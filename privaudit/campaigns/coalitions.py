@@ -9,9 +9,53 @@ from typing import Final
 from privaudit.errors import ConfigurationError, did_you_mean
 from privaudit.transcript import Capability, PartyId, Transcript
 
-__all__ = ["granted_without", "members_of"]
+__all__ = ["check_coalition", "counted_users", "granted_without", "members_of"]
 
 _COUNTED: Final = re.compile(r"(\d+) (users?|parties|party)")
+#: What is meant as a number of users, right or wrong, and not as the name of a party.
+_NUMBERED: Final = re.compile(r"[-+]?[\d.,]*\d[\d.,]*\s+(users?|parties|party)")
+
+#: A sign or a decimal comma that would be taken for what joins parties.
+_MISREAD: Final = re.compile(r"^\s*\+|\+\s*\+|(?<![^\s+,])\d+,\d+\s+(users?|parties|party)")
+
+
+def check_coalition(coalition: str) -> None:
+    """Refuse a coalition that no run can have, whatever its parties.
+
+    Raises
+    ------
+    ConfigurationError
+        If it names nobody, or a number of users that is not a whole number of at least 1.
+    """
+    if _MISREAD.search(coalition):
+        raise ConfigurationError(_wrong_number(coalition))
+    for part in _parts(coalition):
+        counted = _COUNTED.fullmatch(part)
+        wrong = counted is None and _NUMBERED.fullmatch(part) is not None
+        if wrong or (counted is not None and int(counted[1]) < 1):
+            raise ConfigurationError(_wrong_number(coalition))
+    if not all(_parts(coalition)):
+        raise ConfigurationError(
+            f"coalition '{coalition}' names nobody; write parties joined by +, for example "
+            "'management-server + 1 user'"
+        )
+
+
+def counted_users(coalition: str) -> int:
+    """Return the most users that a coalition counts at once; 0 if it counts none."""
+    counted = (_COUNTED.fullmatch(part) for part in _parts(coalition))
+    return max((int(found[1]) for found in counted if found is not None), default=0)
+
+
+def _parts(coalition: str) -> list[str]:
+    return [part.strip() for part in re.split(r"[+,]", coalition)]
+
+
+def _wrong_number(coalition: str) -> str:
+    return (
+        f"coalition '{coalition}': write parties joined by +, and a number of users as a whole "
+        "number of at least 1, for example '3 users'"
+    )
 
 
 def members_of(coalition: str, transcript: Transcript) -> tuple[PartyId, ...]:
@@ -23,21 +67,17 @@ def members_of(coalition: str, transcript: Transcript) -> tuple[PartyId, ...]:
         If it names nobody, or more users than there are. Whether a name is that of a party is
         checked when the view is made.
     """
+    check_coalition(coalition)
     members: list[PartyId] = []
-    for part in (p.strip() for p in re.split(r"[+,]", coalition)):
+    for part in _parts(coalition):
         counted = _COUNTED.fullmatch(part)
         if counted is None:
             members.append(part)
             continue
         users, wanted = transcript.ids("user"), int(counted[1])
-        if not 1 <= wanted <= len(users):
+        if wanted > len(users):
             raise ConfigurationError(f"coalition '{coalition}': the run has {len(users)} users")
         members += users[:wanted]
-    if not all(members) or not members:
-        raise ConfigurationError(
-            f"coalition '{coalition}' names nobody; write parties joined by +, for example "
-            "'management-server + 1 user'"
-        )
     return tuple(dict.fromkeys(members))
 
 

@@ -152,9 +152,8 @@ def register(app: typer.Typer) -> None:
         )
 
         refuse_no_campaign(folder)
-        if csv_file is not None and parquet is not None:
-            if csv_file.resolve() == parquet.resolve():
-                raise ConfigurationError("--csv and --parquet name one file")
+        if csv_file and parquet and csv_file.resolve() == parquet.resolve():
+            raise ConfigurationError("--csv and --parquet name one file")
         for file in (csv_file, parquet):
             if file is not None:
                 refuse_export(file)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from privaudit import plugins
 from privaudit.attacks.presets import resolve
-from privaudit.campaigns.coalitions import granted_without
+from privaudit.campaigns.coalitions import check_coalition, counted_users, granted_without
 from privaudit.campaigns.grid.recorded import loaded
 from privaudit.campaigns.grid.specification import CellSpec
 from privaudit.campaigns.simulation import (
@@ -79,6 +80,8 @@ class AttackPlan(BaseModel):
         if not self.coalitions and not self.threat_model:
             raise ValueError(f"attack '{self.name}' names no coalitions (and no threat_model)")
         granted_without(self.withhold)
+        for coalition in self.coalitions:
+            check_coalition(coalition)
         return self
 
 
@@ -282,6 +285,7 @@ class Campaign(BaseModel):
                                 f"the campaign has more than {MOST_CELLS:,} cells, which is the "
                                 "limit: shorten an axis, or split it"
                             )
+        _check_counts(cells.values())
         if not cells:
             raise ConfigurationError("no attack of the campaign fits a run of its grid")
         return tuple(cells.values())
@@ -329,6 +333,25 @@ class Campaign(BaseModel):
             for key, size in sizes.items()
             if "." not in key or key.replace(".", f".{protocol}.", 1) not in sizes
         }
+
+
+def _check_counts(cells: Iterable[CellSpec]) -> None:
+    """Refuse a coalition of more users than any run has on which it attacks.
+
+    Where some runs have as many, the others are failed cells.
+    """
+    most: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        federation = cell.run["federation"]
+        users = federation["parties"] if "parties" in federation else federation.get("users")
+        who = cell.attack, cell.coalition
+        # What is not known before the run is recorded refuses nothing.
+        most[who] = max(most.get(who, 0), sys.maxsize if users is None else int(users))
+    for (attack, coalition), users in most.items():
+        if counted_users(coalition) > users:
+            raise ConfigurationError(
+                f"attack '{attack}': coalition '{coalition}': no run has more than {users} users"
+            )
 
 
 def _lengths(plan: AttackPlan) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -40,7 +41,7 @@ def coalition_size(row: Row) -> int:
         # A stranger to whom the uploads leaked is one party too.
         return len(PRESETS[spec.threat_model].principal.split(" and "))
     total = 0
-    for part in spec.coalition.split("+"):
+    for part in re.split(r"[+,]", spec.coalition):
         first = part.strip().split(" ")[0]
         total += int(first) if first.isdigit() else 1
     return total
