@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from campaign_runs import TINY_CAMPAIGN
-from cli_runs import SCRIPT, privaudit
+from cli_runs import SCRIPT, interrupted, privaudit
 
-from privaudit.campaigns.grid import CellSpec, execute
+from privaudit.campaigns.grid import CellSpec, Store, execute
 from privaudit.campaigns.grid.engines import DaskEngine, Task, answers
+from privaudit.campaigns.grid.store import FILE
 from privaudit.campaigns.simulation import simulation_config
+from privaudit.errors import ConfigurationError
 from privaudit.testing import check_engine
 
 pytestmark = pytest.mark.slow
@@ -68,6 +70,31 @@ def test_a_cluster_of_its_own_ends_in_silence(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(TINY_CAMPAIGN.replace("[0, 1]", "[0, 1, 2, 3, 4, 5]"))
     ended = privaudit("run", "tiny.toml", "-o", "out", "--engine", "dask", "-q", cwd=tmp_path)
     assert (ended.code, ended.err) == (0, "")
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason=f"the package is not installed: no {SCRIPT}")
+def test_ctrl_c_ends_a_cluster_with_one_line(tmp_path: Path) -> None:
+    seeds = ", ".join(map(str, range(200)))
+    (tmp_path / "tiny.toml").write_text(TINY_CAMPAIGN.replace("0, 1", seeds))
+    ended = interrupted(
+        "run", "tiny.toml", "-o", "out", "--engine", "dask", "-q",
+        cwd=tmp_path, by=signal.SIGINT, when=lambda: measured(tmp_path / "out") > 2,
+    )  # fmt: skip
+    assert ended.code == 3
+    assert ended.err == "privaudit: interrupted; finished work was kept\n"
+    assert 2 < measured(tmp_path / "out") < 400
+
+
+def measured(folder: Path) -> int:
+    """How many cells of a campaign are measured by now."""
+    if not (folder / FILE).is_file():
+        return 0
+    try:
+        with Store(folder, readonly=True) as store:
+            return len(store.rows(status="measured"))
+    except ConfigurationError:
+        # It is being made.
+        return 0
 
 
 def test_what_dask_says_is_held_back_at_its_end_only() -> None:

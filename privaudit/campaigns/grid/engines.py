@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -121,16 +123,18 @@ class DaskEngine:
 
         try:
             if not self.address:
-                with (
-                    _levels_kept(),
-                    LocalCluster(
-                        n_workers=self.jobs,
-                        threads_per_worker=1,
-                        processes=True,
-                        dashboard_address=None,
-                    ) as cluster,
-                    Client(cluster) as client,
-                ):
+                with _levels_kept(), ExitStack() as stack:
+                    with _interrupts_ignored():
+                        cluster = stack.enter_context(
+                            LocalCluster(
+                                n_workers=self.jobs,
+                                threads_per_worker=1,
+                                processes=True,
+                                dashboard_address=None,
+                            )
+                        )
+                    client = stack.enter_context(Client(cluster))
+                    client.run(_cancelled_in_silence)
                     try:
                         yield client
                     finally:
@@ -150,6 +154,28 @@ class DaskEngine:
                 f"no dask scheduler at '{self.address}' ({error}); give host:port or the path of "
                 "its scheduler file"
             ) from error
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Let processes that are started here ignore Ctrl-C, which a terminal sends to all of a group.
+
+    They are ended by the one that started them, and would else each print what it interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Handlers are set in the main thread alone.
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _cancelled_in_silence() -> None:
+    """In a worker: do not warn of cells that an interruption cancelled."""
+    logging.getLogger("distributed.worker.state_machine").setLevel(logging.ERROR)
 
 
 @contextmanager
