@@ -12,6 +12,7 @@ import typer
 
 from privaudit.cli import _options as options
 from privaudit.cli._console import count, emit_json, progress, table
+from privaudit.cli._fitted import fitted_table
 from privaudit.cli._folders import refuse_export, refuse_no_campaign
 from privaudit.errors import ConfigurationError, did_you_mean
 
@@ -174,8 +175,14 @@ def register(app: typer.Typer) -> None:
             files = " and ".join(str(f) for f in (csv_file, parquet) if f is not None)
             typer.echo(f"{count(len(rows), 'row')} written to {files}")
             return
-        names = _columns(columns, rows) or varying(rows)
-        table(str(folder), names, [[_shown(row.get(name)) for name in names] for row in rows])
+        named = _columns(columns, rows)
+        names = named or varying(rows)
+        fitted_table(
+            str(folder),
+            names,
+            [[_shown(row.get(name)) for name in names] for row in rows],
+            keep=frozenset(named),
+        )
         typer.echo(f"==== {count(len(rows), 'row')} ====")
 
 

@@ -7,14 +7,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from privaudit.campaigns.auditing import Steps
 
-__all__ = ["count", "emit_json", "human_bytes", "progress", "table"]
+__all__ = ["count", "emit_json", "human_bytes", "is_numeric", "page_width", "progress", "table"]
 
 PIPED_WIDTH = 250
 
@@ -51,6 +51,21 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def page_width() -> int:
+    """Return the width of the terminal, or of ``COLUMNS``; 0 in a pipe.
+
+    There is no width to keep to there, and a name that is folded cannot be searched for.
+    """
+    from rich.console import Console
+
+    return Console().width if sys.stdout.isatty() or "COLUMNS" in os.environ else 0
+
+
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Return whether a column holds only numbers and sizes."""
+    return bool(cells) and all(c[:1].isdigit() or c in ("", "-") for c in cells)
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; columns that hold only numbers and sizes are right-aligned."""
     from rich import box
@@ -62,14 +77,12 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     view = Table(title=title, title_justify="left", header_style="bold")
     for position, column in enumerate(columns):
         cells = [row[position] for row in rows]
-        numeric = bool(cells) and all(c[:1].isdigit() or c in ("", "-") for c in cells)
-        view.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if is_numeric(cells) else "left"
+        view.add_column(column, justify=justify, overflow="fold")
     for row in rows:
         # Text, not markup: names in recordings come from strangers.
         view.add_row(*(Text(cell) for cell in row))
-    # In a pipe there is no width to keep to, and a name that is folded cannot be searched for.
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
-    console = Console(soft_wrap=False, width=width)
+    console = Console(soft_wrap=False, width=page_width() or PIPED_WIDTH)
     unbounded = console.options.update(width=10_000)
     if Measurement.get(console, unbounded, view).maximum > console.width:
         # The frame's room goes to the words.
