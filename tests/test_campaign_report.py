@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ import pytest
 from PIL import Image
 
 from privaudit.campaigns.grid import Campaign, Store, run_campaign
+from privaudit.campaigns.grid.budgets import budget_words
 from privaudit.campaigns.grid.report import _headlines, campaign_report
 from privaudit.campaigns.grid.specification import CellSpec, execute
 from privaudit.campaigns.grid.store import Row
+from privaudit.campaigns.grid.trust import trust_of
 from privaudit.campaigns.measurements import Measurement, ScoreTriple, measurement_from_json
+from privaudit.campaigns.pa_cfl.verdicts import FIXED_THRESHOLD
+from privaudit.campaigns.pa_cfl.wording import TRUST as PA_CFL_TRUST
 from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError
 from privaudit.reports import render_html, render_markdown
@@ -123,10 +128,47 @@ def test_epsilon_is_drawn_against_cluster_size_from_the_runs_own_ledgers(
     assert [t.rpartition(" = ")[2] for t in titles] == ["1", "4"]
     brackets = [row for row in report.budgets if row.role == "bracket"]
     assert {row.epsilon0 for row in brackets} == {1.0, 4.0}
-    sentence, _ = report.budget_statements
-    worst = max(row.upper or 0.0 for row in brackets if row.epsilon0 == 4.0)
-    told = float(sentence.split("at most ")[2].removesuffix(" at ε₀ = 4."))
-    assert worst <= told <= 1.01 * worst  # rounded to its safe side
+    (sentence,) = [s for s in report.budget_statements if "at least" in s and "at most" in s]
+    for role, figure in (("bracket", r"at most (\S+) at ε₀.=.4"), ("local", r"at most (\S+)\)\.$")):
+        worst = max(
+            row.upper or 0.0 for row in report.budgets if (row.role, row.epsilon0) == (role, 4.0)
+        )
+        found = re.search(figure, sentence)
+        assert found is not None
+        assert worst <= float(found[1]) <= 1.01 * worst  # rounded to its safe side
+
+
+def test_a_budget_stands_behind_its_condition_and_with_what_the_accounting_flags(
+    made: tuple[Path, AuditReport],
+) -> None:
+    statements = made[1].budget_statements
+    assert statements[0].startswith(f"{FIXED_THRESHOLD}, PA-CFL's noised part")
+    assert "would have an ε of at least" in statements[0]
+    told = " ".join(statements)
+    assert told.count("The clipping threshold is the median of the users' norms") == 1
+    assert "management-server sees reports before they are shuffled" in told
+    # The two values of epsilon0 need clusters of different sizes.
+    assert told.count("For instance at ε₀ = 1: The closed form") == 1
+    rows = [row for row in made[1].budgets if row.epsilon0 == 1.0]
+    (fixed,) = budget_words(rows, fixed=True)
+    assert fixed.startswith("PA-CFL's noised part")
+    assert "has an ε of" in fixed
+    page = render_html(made[1]).partition('id="evidence"')[0]
+    assert FIXED_THRESHOLD in page
+
+
+def test_a_campaign_says_what_its_words_mean_and_whom_its_protocols_trust(
+    made: tuple[Path, AuditReport],
+) -> None:
+    told = made[1].system.run_sentence
+    assert "A cell is one measurement" in told
+    assert "ε₀, the budget of one noised value (2 values)" in told
+    assert "k / d, the share of an update's values that is sent as important" in told
+    assert made[1].trust_assumptions == PA_CFL_TRUST
+    assert trust_of(["pa-cfl", "pa-cfl"]) == PA_CFL_TRUST
+    several = trust_of(["fedavg", "of-others"])
+    assert several[0].startswith("fedavg: The server, which receives the whole update")
+    assert any(line.startswith("of-others: ") for line in several)
 
 
 def test_galleries_show_the_records_and_what_was_made_of_them(
@@ -239,7 +281,7 @@ def test_the_first_page_names_who_breaches_what_and_leaves_the_list_to_the_evide
     (worst,) = overview.worst.rows
     assert "[" in worst[2].text
     assert worst[-1].text == "8"
-    assert "(Bonferroni: 99.844\u202f% each)" in overview.worst.note.replace("\xa0", "\u202f")
+    assert "(Bonferroni: 99.844\u202f% each," in overview.worst.note.replace("\xa0", "\u202f")
     assert overview.missing == (("32 of 32 cells were measured; none failed.", ""),)
     page, _, evidence = render_html(report).partition('id="evidence"')
     listed = [f for f in heads if f.full_title in evidence]

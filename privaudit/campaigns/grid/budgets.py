@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
@@ -11,10 +12,12 @@ from typing import Any, Final
 from privaudit.accounting import budget
 from privaudit.campaigns.assembly import as_row
 from privaudit.campaigns.grid.recorded import run_key
+from privaudit.campaigns.pa_cfl.verdicts import FIXED_THRESHOLD
 from privaudit.campaigns.runs import open_run
 from privaudit.errors import CorruptRecordingError
 from privaudit.ledger import LaplaceVector, PrivacyEvent
 from privaudit.protocols.pa_cfl import PACFL
+from privaudit.reports._format import equals
 from privaudit.reports.figures import epsilon_by_cluster_size
 from privaudit.reports.model import BudgetRow, Figure
 
@@ -36,10 +39,14 @@ class Budgets:
         Of the ledgers of its runs, each row once.
     figures : tuple of Figure
         Epsilon against cluster size over one round, one an epsilon0.
+    words : tuple of str
+        The brackets in words, under which condition they hold, and what the accounting of the
+        runs flags.
     """
 
     rows: tuple[BudgetRow, ...]
     figures: tuple[Figure, ...]
+    words: tuple[str, ...]
 
 
 def run_budgets(runs: Sequence[Mapping[str, Any]], folder: Path, *, delta: float) -> Budgets:
@@ -52,23 +59,50 @@ def run_budgets(runs: Sequence[Mapping[str, Any]], folder: Path, *, delta: float
     folder : Path
         Where the runs were recorded.
     """
-    by_epsilon: dict[float, list[Mapping[str, Any]]] = {}
+    by_epsilon: dict[tuple[float, bool], list[Mapping[str, Any]]] = {}
     for run in runs:
         config = PACFL.Config(**run["parameters"]) if run["protocol"] == PACFL.name else None
         if config is not None and config.protection:
-            by_epsilon.setdefault(config.epsilon0, []).append(run)
+            by_epsilon.setdefault((config.epsilon0, config.clipping == "fixed"), []).append(run)
     kept: dict[str, BudgetRow] = {}
+    told: dict[bool, list[BudgetRow]] = {True: [], False: []}
+    flags: list[tuple[float, str]] = []
     figures = []
-    for epsilon0 in sorted(by_epsilon)[:_SETTINGS]:
+    allowed = sorted({epsilon0 for epsilon0, _ in by_epsilon})[:_SETTINGS]
+    for epsilon0 in allowed:
         events: list[PrivacyEvent] = []
-        for run in by_epsilon[epsilon0][:_RUNS]:
-            found = _events(folder / run_key(run)[:32])
-            events += found
-            for row in budget(found, delta=delta).rows if found else ():
-                shown = as_row(BudgetRow, row)
-                kept.setdefault(shown.model_dump_json(exclude={"clusters"}), shown)
+        for fixed in (True, False):
+            for run in by_epsilon.get((epsilon0, fixed), [])[:_RUNS]:
+                found = _events(folder / run_key(run)[:32])
+                if not found:
+                    continue
+                events += found
+                spent = budget(found, delta=delta)
+                flags += [(epsilon0, flag) for flag in spent.flags]
+                for row in spent.rows:
+                    shown = as_row(BudgetRow, row)
+                    kept.setdefault(shown.model_dump_json(exclude={"clusters"}), shown)
+                    told[fixed].append(shown)
         figures += _figure(epsilon0, events, delta=delta)
-    return Budgets(tuple(kept.values()), tuple(figures))
+    words = [line for fixed, rows in told.items() for line in budget_words(rows, fixed=fixed)]
+    if words:
+        words += [
+            *_flag_words(flags),
+            "What is sent without noise has no budget; for other protocols, see the audit of each.",
+        ]
+    return Budgets(tuple(kept.values()), tuple(figures), tuple(words))
+
+
+def _flag_words(flags: Sequence[tuple[float, str]]) -> list[str]:
+    """Return each flag once; of those that differ in numbers alone the first, with its epsilon0."""
+    alike: dict[str, dict[str, float]] = {}
+    for epsilon0, flag in flags:
+        alike.setdefault(re.sub(r"\d+", "", flag), {}).setdefault(flag, epsilon0)
+    words = []
+    for texts in alike.values():
+        flag, epsilon0 = next(iter(texts.items()))
+        words.append(flag if len(texts) == 1 else f"For instance at ε₀ = {epsilon0:g}: {flag}")
+    return words
 
 
 def _events(recording: Path) -> tuple[PrivacyEvent, ...]:
@@ -117,29 +151,46 @@ def _figure(epsilon0: float, events: Sequence[PrivacyEvent], *, delta: float) ->
     return [drawn.model_copy(update={"title": f"{drawn.title}, PA-CFL with ε₀ = {epsilon0:g}"})]
 
 
-def budget_words(rows: Sequence[BudgetRow]) -> tuple[str, ...]:
-    """Return the bracket of the smallest cluster in words, for every epsilon0."""
+def budget_words(rows: Sequence[BudgetRow], *, fixed: bool) -> tuple[str, ...]:
+    """Return the bracket of the worst cluster in words, for every epsilon0.
+
+    Parameters
+    ----------
+    fixed : bool
+        Whether values were clipped at a threshold fixed in advance, for which alone bounds hold.
+    """
     told: dict[str, list[str]] = {}
     brackets = [row for row in rows if row.role == "bracket" and row.upper is not None]
     for epsilon0 in sorted({row.epsilon0 for row in brackets}):
         ours = [row for row in brackets if row.epsilon0 == epsilon0]
-        rounds = min(row.rounds for row in ours)
-        worst = max((r for r in ours if r.rounds == rounds), key=lambda r: r.upper or 0.0)
-        least = "" if worst.lower is None else f"at least {_safe(worst.lower, ROUND_FLOOR)} and "
-        where = (
-            f"PA-CFL, the noised part of a user's report in "
-            f"{'one round' if rounds == 1 else f'{rounds} rounds'}, smallest cluster "
-            f"({worst.cluster_size} users), δ = {worst.delta:g}"
-        )
-        told.setdefault(where, []).append(
-            f"{least}at most {_safe(worst.upper or 0.0, ROUND_CEILING)} at ε₀ = {epsilon0:g}"
-        )
-    words = tuple(f"{where}: ε is {'; '.join(bounds)}." for where, bounds in told.items())
-    if not words:
-        return ()
-    return (
-        *words,
-        "What is sent without noise has no budget; for other protocols, see the audit of each.",
+        for rounds in dict.fromkeys(pick(r.rounds for r in ours) for pick in (min, max)):
+            worst = max((r for r in ours if r.rounds == rounds), key=lambda r: r.upper or 0.0)
+            least = (
+                "" if worst.lower is None else f"at least {_safe(worst.lower, ROUND_FLOOR)} and "
+            )
+            period = "one round" if rounds == 1 else f"total over {rounds} rounds"
+            where = (
+                f"PA-CFL's noised part of a user's report in {period} (smallest cluster: "
+                f"{worst.cluster_size} users; δ = {worst.delta:g})"
+            )
+            alone = [
+                row.upper
+                for row in rows
+                if (row.role, row.epsilon0, row.rounds) == ("local", epsilon0, rounds)
+                and row.upper is not None
+            ]
+            unshuffled = (
+                f" (against who sees reports unshuffled at most {_safe(max(alone), ROUND_CEILING)})"
+                if alone
+                else ""
+            )
+            told.setdefault(where, []).append(
+                f"{least}at most {_safe(worst.upper or 0.0, ROUND_CEILING)} at "
+                f"{equals('ε₀', f'{epsilon0:g}')}{unshuffled}"
+            )
+    condition, verb = ("", "has") if fixed else (f"{FIXED_THRESHOLD}, ", "would have")
+    return tuple(
+        f"{condition}{where} {verb} an ε of {'; '.join(bounds)}." for where, bounds in told.items()
     )
 
 

@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from privaudit.campaigns.assembly import tool_facts
 from privaudit.campaigns.cells import Measurement, ScoreTriple
 from privaudit.campaigns.findings import finding_of
-from privaudit.campaigns.grid.budgets import budget_words, run_budgets
+from privaudit.campaigns.grid.budgets import run_budgets
 from privaudit.campaigns.grid.definition import Campaign
 from privaudit.campaigns.grid.galleries import campaign_galleries
 from privaudit.campaigns.grid.pictures import MOST_FIGURES, Measured, campaign_figures, leak
 from privaudit.campaigns.grid.recorded import loaded, run_key
 from privaudit.campaigns.grid.store import Row, Store
 from privaudit.campaigns.grid.subjects import axis_name, label_of, subject_of
+from privaudit.campaigns.grid.trust import trust_of
 from privaudit.campaigns.measurements import measurement_from_json
 from privaudit.campaigns.risks import risk_verdict, untested
 from privaudit.reports.model import AuditReport, CellCounts, Finding, NotRun, SystemUnderTest
@@ -26,6 +28,17 @@ from privaudit.scoring.estimate import compare, verdict
 __all__ = ["campaign_report"]
 
 _RISKS = ("reconstruction", "inference", "linkability", "singling-out")
+
+
+#: What symbols stand for, where a report names one first.
+_MEANINGS: Final = MappingProxyType(
+    {
+        "parameters.epsilon0": "the budget of one noised value",
+        "parameters.top_k_fraction": "the share of an update's values that is sent as important",
+        "parameters.top_k": "the number of an update's values that are sent as important",
+        "federation.alpha": "the lower, the more users differ",
+    }
+)
 
 
 def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
@@ -79,10 +92,7 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         utilities=(),
         figures=tuple(figures[:MOST_FIGURES]),
         galleries=tuple(campaign_galleries(grid, measured)),
-        trust_assumptions=(
-            "Those of each protocol; the pages on the protocols list them.",
-            "All parties follow the protocol; none alters its messages.",
-        ),
+        trust_assumptions=trust_of(str(run["protocol"]) for run in runs.values()),
         not_tested=("What the campaign does not name: other attacks, coalitions, and settings.",),
         recommendations=("Audit the settings of the worst cells by themselves: privaudit audit.",),
         limitations=(
@@ -100,7 +110,7 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
         reproduce=("privaudit run campaign.toml -o FOLDER",),
         digests={f"run {key[:12]}": key for key in sorted(runs)},
         seconds={"cells": sum(row.seconds or 0.0 for row in rows)},
-        budget_statements=budget_words(budgets.rows)
+        budget_statements=budgets.words
         or (
             "No run of this campaign has a budget that is accounted for here; the audits of the "
             "protocols and privaudit epsilon tell more.",
@@ -207,13 +217,22 @@ def _not_run(rows: Sequence[Row]) -> tuple[NotRun, ...]:
     )
 
 
+def _explained(axis: str) -> str:
+    """Return an axis in words, a symbol with what it stands for."""
+    meaning = _MEANINGS.get(axis)
+    return f"{axis_name(axis)}, {meaning}" if meaning else axis_name(axis)
+
+
 def _system(
     campaign: Campaign, rows: Sequence[Row], runs: Mapping[str, Mapping[str, Any]]
 ) -> SystemUnderTest:
     protocols = sorted({str(run["protocol"]) for run in runs.values()})
     datasets = sorted({str(run["federation"]["dataset"]) for run in runs.values()})
     users = max((int(run["federation"].get("users") or 0) for run in runs.values()), default=0)
-    axes = ", ".join(f"{axis_name(k)} ({len(v)} values)" for k, v in campaign.grid.items())
+    axes = ", ".join(
+        f"{_explained(k)} ({len(v)} value{'' if len(v) == 1 else 's'})"
+        for k, v in campaign.grid.items()
+    )
     return SystemUnderTest(
         protocol=", ".join(f"{p} {loaded('protocol', p).version}" for p in protocols),
         protocol_version="",
@@ -230,8 +249,9 @@ def _system(
         deployment_model="Federated",
         outcome=f"{sum(r.status == 'measured' for r in rows)} of {len(rows)} cells measured",
         run_sentence=(
-            f"A grid of {len(rows)} cells, each one attack by one coalition on one of {len(runs)} "
-            f"runs of {', '.join(protocols)} on {', '.join(datasets)}. What varies besides attack "
-            f"and coalition: {axes or 'nothing'}."
+            f"A grid of {len(rows)} cells. A cell is one measurement: one attack by one coalition "
+            f"(parties that pool what they see) on one of {len(runs)} runs of "
+            f"{', '.join(protocols)} on {', '.join(datasets)}. What varies besides attack and "
+            f"coalition: {axes or 'nothing'}."
         ),
     )

@@ -12,10 +12,21 @@ from privaudit.campaigns.pa_cfl.exposed import Exposed
 from privaudit.campaigns.risks import capital, risk_verdict, untested
 from privaudit.reports.model import BreachingCoalition, BudgetRow, Finding
 
-__all__ = ["IN_WORDS", "MEDIAN", "claim_result", "in_words", "placed_alone", "verdicts_of"]
+__all__ = [
+    "FIXED_THRESHOLD",
+    "IN_WORDS",
+    "MEDIAN",
+    "claim_result",
+    "in_words",
+    "placed_alone",
+    "verdicts_of",
+]
 
 #: Share of its values that the AS alone must place for "most", on which a verdict may rest.
 _MOST: Final = 0.5
+
+#: Under what condition alone bounds hold.
+FIXED_THRESHOLD: Final = "For a clipping threshold fixed in advance"
 
 #: Why no bound holds as it is stated where the threshold is the users' median.
 MEDIAN: Final = (
@@ -213,7 +224,7 @@ def _noised(budgets: Sequence[BudgetRow], *, fixed_threshold: bool) -> str:
     told = f"{shuffled} (ε at δ = {delta:g}){against}"
     if fixed_threshold:
         return f" T{part[1:]} is {told}."
-    return f" For a clipping threshold fixed in advance, {part} would be {told}. {MEDIAN}"
+    return f" {FIXED_THRESHOLD}, {part} would be {told}. {MEDIAN}"
 
 
 def _bounds(budgets: Sequence[BudgetRow], role: str) -> str:
