@@ -59,8 +59,8 @@ def fitted_table(
     else:
         typer.echo(f"{title}\n")
         for row in cells:
-            told = (f"{n}: {c}" for n, c in zip(names, row, strict=True) if c not in ("", "-"))
-            typer.echo("\n".join((*told, "")))
+            lines = (f"{n}: {c}" for n, c in zip(names, row, strict=True) if c not in ("", "-"))
+            typer.echo("\n".join((*lines, "")))
     if constant:
         told = ", ".join(f"{columns[at]} {printable(rows[0][at])}" for at in sorted(constant))
         typer.echo(f"the same in every row: {told}")
