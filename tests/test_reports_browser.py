@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -12,12 +13,15 @@ from browser import Browser, Page
 from reports_hostile import hostile_report
 from reports_sample import sample_report
 
-from privaudit.reports import read_report, render_html
+from privaudit.reports import read_report, render_html, render_json
+from privaudit.reports.model import AuditReport, CellCounts
 
 SAMPLES = Path(__file__).parents[1] / "reports"
 #: The audits of the three protocols and a campaign with galleries, heat maps and epsilon, as they
 #: were measured; and two reports that hold every part, with long and with hostile texts.
-NAMES = ("pa-cfl", "disue", "pq-mds", "campaign", "sample", "hostile")
+NAMES = ("pa-cfl", "disue", "pq-mds", "campaign", "sample", "hostile", "endless")
+#: An id of a party that a line cannot be broken in by any of its characters.
+ENDLESS = "u" * 240
 #: Width of the printed page without its margins, in pixels of CSS: A4 upright and across.
 UPRIGHT, ACROSS = int((210 - 2 * 13) / 25.4 * 96), int((297 - 2 * 12) / 25.4 * 96)
 
@@ -87,8 +91,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pages")
 
 
+def endless_report() -> AuditReport:
+    """Return the hostile report with ids of parties that do not end."""
+    content = json.loads(render_json(hostile_report()))
+    for finding in content["findings"]:
+        finding["coalition_label"] = finding["worst_target"] = ENDLESS
+        finding["coalition"] = [ENDLESS]
+        finding["per_target"] = {f"{ENDLESS}{k}": v for k, v in finding["per_target"].items()}
+    for row in (*content["verdicts"], *content["exposure"], *content["not_run"]):
+        row["coalition_label"] = ENDLESS
+        if "sentence" in row:
+            row["sentence"] = f"{ENDLESS} succeeds."
+    for row in content["uncovered"]:
+        row["observers"] = [ENDLESS]
+    return AuditReport.model_validate_json(json.dumps(content))
+
+
 @cache
 def rendered(name: str) -> str:
+    if name == "endless":
+        return render_html(endless_report())
     if name in ("sample", "hostile"):
         return render_html(sample_report() if name == "sample" else hostile_report())
     if not SAMPLES.is_dir():
@@ -113,6 +135,25 @@ def test_a_report_is_silent_asks_for_nothing_and_fits_every_screen(page: Page) -
     (own,) = page.requests()
     assert own.startswith("file://")
     assert page.console() == []
+
+
+def test_ids_without_end_push_nothing_out_of_sight(browser: Browser, folder: Path) -> None:
+    counts = CellCounts(runs=1, measured=9, not_applicable=1, failed=0, pending=0)
+    audit = endless_report()
+    for name, report in {
+        "audit": audit,
+        "campaign": audit.model_copy(update={"cells": counts}),
+    }.items():
+        (folder / f"ids-{name}.html").write_text(render_html(report), encoding="utf-8")
+        page = Page(browser, (folder / f"ids-{name}.html").as_uri(), width=360)
+        assert page.evaluate(WIDTHS) == [360, 360]
+        assert page.evaluate(f"{BEYOND}('.opening')") == []
+        # Tables of the evidence scroll in their own box: a verdict is not pages away.
+        widest = """Array.from(document.querySelectorAll(".evidence :is(th, td)"))
+          .filter(e => /u{240}/.test(e.textContent)).map(e => e.offsetWidth)"""
+        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; }), 0")
+        assert max(page.evaluate(widest)) <= 360
+        page.close()
 
 
 def test_links_lead_somewhere_and_nothing_is_loaded(page: Page) -> None:
