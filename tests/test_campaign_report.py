@@ -129,7 +129,10 @@ def test_epsilon_is_drawn_against_cluster_size_from_the_runs_own_ledgers(
     brackets = [row for row in report.budgets if row.role == "bracket"]
     assert {row.epsilon0 for row in brackets} == {1.0, 4.0}
     (sentence,) = [s for s in report.budget_statements if "at least" in s and "at most" in s]
-    for role, figure in (("bracket", r"at most (\S+) at ε₀.=.4"), ("local", r"at most (\S+)\)\.$")):
+    for role, figure in (
+        ("bracket", r"and at most (\S+) \([^()]*\) at ε₀.=.4"),
+        ("local", r"unshuffled at most (\S+)\) at ε₀.=.4"),
+    ):
         worst = max(
             row.upper or 0.0 for row in report.budgets if (row.role, row.epsilon0) == (role, 4.0)
         )
@@ -142,17 +145,23 @@ def test_a_budget_stands_behind_its_condition_and_with_what_the_accounting_flags
     made: tuple[Path, AuditReport],
 ) -> None:
     statements = made[1].budget_statements
-    assert statements[0].startswith(f"{FIXED_THRESHOLD}, PA-CFL's noised part")
-    assert "would have an ε of at least" in statements[0]
-    told = " ".join(statements)
+    assert statements[0].startswith(f"{FIXED_THRESHOLD}, ε of the noised part")
+    assert "would be in one round" in statements[0]
+    assert statements[0].endswith(
+        "median of the users' norms, so that no bound holds as it stands."
+    )
+    told = " ".join(made[1].limitations)
     assert told.count("The clipping threshold is the median of the users' norms") == 1
     assert "management-server sees reports before they are shuffled" in told
     # The two values of epsilon0 need clusters of different sizes.
-    assert told.count("For instance at ε₀ = 1: The closed form") == 1
+    assert told.count("Budget: For instance at ε₀ = 1: The closed form") == 1
     rows = [row for row in made[1].budgets if row.epsilon0 == 1.0]
     (fixed,) = budget_words(rows, fixed=True)
-    assert fixed.startswith("PA-CFL's noised part")
-    assert "has an ε of" in fixed
+    assert fixed.startswith("ε of the noised part of a PA-CFL user's report is in one round")
+    assert "no bound holds" not in fixed
+    twice = [row.model_copy(update={"rounds": 2, "upper": 9.0}) for row in rows if row.upper]
+    (both,) = budget_words([*rows, *twice], fixed=True)
+    assert both.endswith("; over 2 rounds at most 9.")
     page = render_html(made[1]).partition('id="evidence"')[0]
     assert FIXED_THRESHOLD in page
 
@@ -163,7 +172,7 @@ def test_a_campaign_says_what_its_words_mean_and_whom_its_protocols_trust(
     told = made[1].system.run_sentence
     assert "A cell is one measurement" in told
     assert "ε₀, the budget of one noised value (2 values)" in told
-    assert "k / d, the share of an update's values that is sent as important" in told
+    assert "k / d, the share of an update sent as important" in told
     assert made[1].trust_assumptions == PA_CFL_TRUST
     assert trust_of(["pa-cfl", "pa-cfl"]) == PA_CFL_TRUST
     several = trust_of(["fedavg", "of-others"])

@@ -223,9 +223,8 @@ def _worst(heads: Sequence[Finding], report: AuditReport) -> Table:
         note=(
             f"{told}Each is the worst of as many cells as the last column says, its interval "
             f"corrected for that: those of all {plural(tests, 'cell')} hold together with "
-            f"{level(report.confidence)} confidence (Bonferroni: {_each(report)} each, the "
-            f"permitted error being divided by their number). The value itself is on average too "
-            f"high.{more}"
+            f"{level(report.confidence)} confidence (Bonferroni: {_each(report)} each, "
+            f"sharing out the error). The value itself is on average too high.{more}"
         ),
         cards=True,
     )

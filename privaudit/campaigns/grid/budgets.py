@@ -40,13 +40,15 @@ class Budgets:
     figures : tuple of Figure
         Epsilon against cluster size over one round, one an epsilon0.
     words : tuple of str
-        The brackets in words, under which condition they hold, and what the accounting of the
-        runs flags.
+        The brackets in words, and under which condition they hold.
+    flags : tuple of str
+        What the accounting of the runs flags.
     """
 
     rows: tuple[BudgetRow, ...]
     figures: tuple[Figure, ...]
     words: tuple[str, ...]
+    flags: tuple[str, ...]
 
 
 def run_budgets(runs: Sequence[Mapping[str, Any]], folder: Path, *, delta: float) -> Budgets:
@@ -86,14 +88,15 @@ def run_budgets(runs: Sequence[Mapping[str, Any]], folder: Path, *, delta: float
         figures += _figure(epsilon0, events, delta=delta)
     words = [line for fixed, rows in told.items() for line in budget_words(rows, fixed=fixed)]
     if words:
-        words += [
-            *_flag_words(flags),
-            "What is sent without noise has no budget; for other protocols, see the audit of each.",
-        ]
-    return Budgets(tuple(kept.values()), tuple(figures), tuple(words))
+        words.append(
+            "What is sent without noise has no budget; for other protocols, see the audit of each."
+        )
+    return Budgets(
+        tuple(kept.values()), tuple(figures), tuple(words), _flag_words(flags) if words else ()
+    )
 
 
-def _flag_words(flags: Sequence[tuple[float, str]]) -> list[str]:
+def _flag_words(flags: Sequence[tuple[float, str]]) -> tuple[str, ...]:
     """Return each flag once; of those that differ in numbers alone the first, with its epsilon0."""
     alike: dict[str, dict[str, float]] = {}
     for epsilon0, flag in flags:
@@ -102,7 +105,7 @@ def _flag_words(flags: Sequence[tuple[float, str]]) -> list[str]:
     for texts in alike.values():
         flag, epsilon0 = next(iter(texts.items()))
         words.append(flag if len(texts) == 1 else f"For instance at ε₀ = {epsilon0:g}: {flag}")
-    return words
+    return tuple(words)
 
 
 def _events(recording: Path) -> tuple[PrivacyEvent, ...]:
@@ -159,39 +162,43 @@ def budget_words(rows: Sequence[BudgetRow], *, fixed: bool) -> tuple[str, ...]:
     fixed : bool
         Whether values were clipped at a threshold fixed in advance, for which alone bounds hold.
     """
-    told: dict[str, list[str]] = {}
-    brackets = [row for row in rows if row.role == "bracket" and row.upper is not None]
-    for epsilon0 in sorted({row.epsilon0 for row in brackets}):
-        ours = [row for row in brackets if row.epsilon0 == epsilon0]
-        for rounds in dict.fromkeys(pick(r.rounds for r in ours) for pick in (min, max)):
-            worst = max((r for r in ours if r.rounds == rounds), key=lambda r: r.upper or 0.0)
+    lines: dict[str, list[str]] = {}
+    bounded = [row for row in rows if row.upper is not None]
+    for epsilon0 in sorted({row.epsilon0 for row in bounded if row.role == "bracket"}):
+        ours = [row for row in bounded if row.epsilon0 == epsilon0]
+        brackets = [row for row in ours if row.role == "bracket"]
+        first = min(row.rounds for row in brackets)
+        for rounds in dict.fromkeys((first, max(row.rounds for row in brackets))):
+            worst = max((r for r in brackets if r.rounds == rounds), key=_upper)
+            most = _safe(_upper(worst), ROUND_CEILING)
+            if rounds > first:
+                # In the order of the bounds over fewer rounds, which name their epsilon0.
+                lines.setdefault(f"over {rounds} rounds at most", []).append(most)
+                continue
             least = (
                 "" if worst.lower is None else f"at least {_safe(worst.lower, ROUND_FLOOR)} and "
             )
-            period = "one round" if rounds == 1 else f"total over {rounds} rounds"
-            where = (
-                f"PA-CFL's noised part of a user's report in {period} (smallest cluster: "
-                f"{worst.cluster_size} users; δ = {worst.delta:g})"
+            alone = [_upper(r) for r in ours if (r.role, r.rounds) == ("local", rounds)]
+            shown = f" (unshuffled at most {_safe(max(alone), ROUND_CEILING)})" if alone else ""
+            period = "in one round" if rounds == 1 else f"over {rounds} rounds"
+            where = f"{period} (smallest cluster: {worst.cluster_size} users; δ = {worst.delta:g})"
+            lines.setdefault(where, []).append(
+                f"{least}at most {most}{shown} at {equals('ε₀', f'{epsilon0:g}')}"
             )
-            alone = [
-                row.upper
-                for row in rows
-                if (row.role, row.epsilon0, row.rounds) == ("local", epsilon0, rounds)
-                and row.upper is not None
-            ]
-            unshuffled = (
-                f" (against who sees reports unshuffled at most {_safe(max(alone), ROUND_CEILING)})"
-                if alone
-                else ""
-            )
-            told.setdefault(where, []).append(
-                f"{least}at most {_safe(worst.upper or 0.0, ROUND_CEILING)} at "
-                f"{equals('ε₀', f'{epsilon0:g}')}{unshuffled}"
-            )
-    condition, verb = ("", "has") if fixed else (f"{FIXED_THRESHOLD}, ", "would have")
-    return tuple(
-        f"{condition}{where} {verb} an ε of {'; '.join(bounds)}." for where, bounds in told.items()
+    if not lines:
+        return ()
+    told = "; ".join(f"{where} {', '.join(bounds)}" for where, bounds in lines.items())
+    part = "ε of the noised part of a PA-CFL user's report"
+    if fixed:
+        return (f"{part} is {told}.",)
+    return (
+        f"{FIXED_THRESHOLD}, {part} would be {told}. The runs took the median of the users' norms, "
+        "so that no bound holds as it stands.",
     )
+
+
+def _upper(row: BudgetRow) -> float:
+    return row.upper or 0.0
 
 
 def _safe(bound: float, rounding: str) -> str:

@@ -34,8 +34,8 @@ _RISKS = ("reconstruction", "inference", "linkability", "singling-out")
 _MEANINGS: Final = MappingProxyType(
     {
         "parameters.epsilon0": "the budget of one noised value",
-        "parameters.top_k_fraction": "the share of an update's values that is sent as important",
-        "parameters.top_k": "the number of an update's values that are sent as important",
+        "parameters.top_k_fraction": "the share of an update sent as important",
+        "parameters.top_k": "values of an update sent as important",
         "federation.alpha": "the lower, the more users differ",
     }
 )
@@ -103,6 +103,7 @@ def campaign_report(campaign: Campaign, folder: Path) -> AuditReport:
             "choice; its value does not, and is on average too high. A run of the chosen setting "
             "with another seed shows by how much.",
             "Figures and folded tables are descriptive: their intervals are each by itself.",
+            *(f"Budget: {flag}" for flag in budgets.flags),
         ),
         warnings=tuple(_warnings(rows, missing, len(figures))),
         confidence=campaign.confidence,
