@@ -248,7 +248,8 @@ def test_more_users_than_any_run_has_are_refused_before_it_runs() -> None:
 
 
 @settings(max_examples=4, deadline=None)
-@given(stops=st.lists(st.integers(0, 3), max_size=3))
+# Of eight cells one is left after the last stop.
+@given(stops=st.lists(st.integers(0, 3), max_size=3).filter(lambda stops: sum(stops) < 8))
 def test_a_campaign_that_was_interrupted_ends_with_the_same_results(
     stops: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
