@@ -26,7 +26,7 @@ distributed = pytest.importorskip("distributed", reason="dask.distributed is not
 @pytest.fixture(scope="module")
 def cluster() -> Any:
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
     ) as cluster:
         yield cluster
 

@@ -177,7 +177,7 @@ def test_a_verdict_follows_from_the_intervals(judged: Estimate, expected: str) -
 def test_an_open_verdict_has_the_reason_that_applies() -> None:
     few = judge(figure((0.1, 0.2, 0.3), (0.1, 0.2, 0.3), n=19))
     assert few[1].endswith("on 19 targets, and 'not shown' takes 20 or more")
-    assert "overlap" in judge(figure((0.2, 0.4, 0.6), (0.1, 0.2, 0.3)))[1]
+    assert "reaches into that of guessing" in judge(figure((0.2, 0.4, 0.6), (0.1, 0.2, 0.3)))[1]
     assert "control" in judge(figure((0.6, 0.7, 0.8), (0.0, 0.1, 0.2), (0.5, 0.7, 0.8)))[1]
 
 

@@ -130,7 +130,8 @@ class DaskEngine:
                                 n_workers=self.jobs,
                                 threads_per_worker=1,
                                 processes=True,
-                                dashboard_address=None,
+                                # Any free port: other clusters may be on this machine.
+                                dashboard_address="127.0.0.1:0",
                             )
                         )
                     client = stack.enter_context(Client(cluster))
