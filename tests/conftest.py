@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,3 +31,11 @@ def shared() -> Path:
     if not (folder / "spec").is_dir():
         pytest.skip(f"no developers' folder at {folder}")
     return folder
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The script's function, called in this process: many cases in little time."""
+    from cli_runs import called
+
+    return partial(called, capsys=capsys, monkeypatch=monkeypatch)

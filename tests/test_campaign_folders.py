@@ -9,12 +9,11 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 from campaign_runs import TINY_CAMPAIGN
-from cli_runs import Ended, called, contents
+from cli_runs import Ended, contents
 
 from privaudit.campaigns.grid import Store, read_campaign, run_campaign
 from privaudit.campaigns.grid.specification import execute
@@ -33,11 +32,6 @@ class InProcess:
 
 def silent(stage: str, done: int, total: int, detail: str = "") -> None:
     return
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    return partial(called, capsys=capsys, monkeypatch=monkeypatch)
 
 
 @pytest.fixture(scope="module")

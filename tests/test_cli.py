@@ -6,12 +6,11 @@ import json
 import shutil
 import signal
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import SCRIPT, SINGLE, TINY, Ended, called, contents, interrupted, privaudit
+from cli_runs import SCRIPT, SINGLE, TINY, Ended, contents, interrupted, privaudit
 
 import privaudit as package
 from privaudit.cli._console import table
@@ -24,12 +23,6 @@ Call = Callable[..., Ended]
 pytestmark = pytest.mark.skipif(
     not SCRIPT.exists(), reason=f"the package is not installed: no {SCRIPT}"
 )
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The script's function, called in this process: many cases in little time."""
-    return partial(called, capsys=capsys, monkeypatch=monkeypatch)
 
 
 @pytest.fixture(scope="session")

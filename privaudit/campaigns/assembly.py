@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -17,6 +18,7 @@ __all__ = [
     "as_row",
     "fitted_parameters",
     "run_warnings",
+    "safe_bound",
     "series_of",
     "tool_facts",
     "uncovered_rows",
@@ -129,3 +131,15 @@ def fitted_parameters(
         f"The protocol's default parameters do not suit {dataset}; nothing else being asked for, "
         f"the audit took {', '.join(chosen)}. Other values can change what breaches a risk.",
     )
+
+
+def safe_bound(bound: float, *, toward: Literal["above", "below"]) -> str:
+    """Return a bound with three digits, rounded to its safe side.
+
+    Examples
+    --------
+    >>> safe_bound(4.8951, toward="above"), safe_bound(2.949, toward="below")
+    ('4.9', '2.94')
+    """
+    rounding = ROUND_CEILING if toward == "above" else ROUND_FLOOR
+    return f"{float(Context(prec=3, rounding=rounding).create_decimal(repr(bound))):g}"

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from privaudit.campaigns.batches import Batch, measure_batches
 from privaudit.campaigns.cells import Cell, CellStore, Measurement
+from privaudit.campaigns.folders import AUDIT, refuse_file
 from privaudit.campaigns.planned import Planned
 from privaudit.errors import ConfigurationError, OutputExistsError, did_you_mean
 from privaudit.protocols.base import Progress, RoundMetrics
@@ -127,15 +128,13 @@ def claim_folder(protocol: str, config: BaseModel, out: Path, *, force: bool) ->
     OutputExistsError
         If it holds something else and ``force`` is not given.
     """
-    file = out / "audit.json"
+    file = out / AUDIT
     settings = {"protocol": protocol, **config.model_dump(mode="json")}
     text = json.dumps(settings, indent=2, sort_keys=True)
-    for part in (out, *out.parents):
-        if part.exists() and not part.is_dir():
-            raise OutputExistsError(f"{part} is a file; name a folder with -o")
+    refuse_file(out)
     held = sorted(p.name for p in out.iterdir()) if out.is_dir() else []
     if held and not force:
-        if "audit.json" not in held:
+        if AUDIT not in held:
             raise OutputExistsError(
                 f"{out} is not empty (it holds {', '.join(held[:5])}) and holds no audit; name "
                 "another folder, or add --force to write into it"

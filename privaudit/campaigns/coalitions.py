@@ -9,7 +9,7 @@ from typing import Final
 from privaudit.errors import ConfigurationError, did_you_mean
 from privaudit.transcript import Capability, PartyId, Transcript
 
-__all__ = ["check_coalition", "counted_users", "granted_without", "members_of"]
+__all__ = ["check_coalition", "counted_users", "granted_without", "members_of", "parts_of"]
 
 _COUNTED: Final = re.compile(r"(\d+) (users?|parties|party)")
 #: What is meant as a number of users, right or wrong, and not as the name of a party.
@@ -29,12 +29,12 @@ def check_coalition(coalition: str) -> None:
     """
     if _MISREAD.search(coalition):
         raise ConfigurationError(_wrong_number(coalition))
-    for part in _parts(coalition):
+    for part in parts_of(coalition):
         counted = _COUNTED.fullmatch(part)
         wrong = counted is None and _NUMBERED.fullmatch(part) is not None
         if wrong or (counted is not None and int(counted[1]) < 1):
             raise ConfigurationError(_wrong_number(coalition))
-    if not all(_parts(coalition)):
+    if not all(parts_of(coalition)):
         raise ConfigurationError(
             f"coalition '{coalition}' names nobody; write parties joined by +, for example "
             "'management-server + 1 user'"
@@ -43,11 +43,12 @@ def check_coalition(coalition: str) -> None:
 
 def counted_users(coalition: str) -> int:
     """Return the most users that a coalition counts at once; 0 if it counts none."""
-    counted = (_COUNTED.fullmatch(part) for part in _parts(coalition))
+    counted = (_COUNTED.fullmatch(part) for part in parts_of(coalition))
     return max((int(found[1]) for found in counted if found is not None), default=0)
 
 
-def _parts(coalition: str) -> list[str]:
+def parts_of(coalition: str) -> list[str]:
+    """Return what a coalition is written of: parties, or numbers of them."""
     return [part.strip() for part in re.split(r"[+,]", coalition)]
 
 
@@ -69,7 +70,7 @@ def members_of(coalition: str, transcript: Transcript) -> tuple[PartyId, ...]:
     """
     check_coalition(coalition)
     members: list[PartyId] = []
-    for part in _parts(coalition):
+    for part in parts_of(coalition):
         counted = _COUNTED.fullmatch(part)
         if counted is None:
             members.append(part)

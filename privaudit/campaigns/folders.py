@@ -1,4 +1,4 @@
-"""Output folders: what they must not hold, and that what is refused leaves none behind."""
+"""Output folders: what marks them, what they must not hold, and that refusals leave none behind."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from privaudit.errors import OutputExistsError, PrivauditError
 
-__all__ = ["given_back", "refuse_campaign"]
+__all__ = ["AUDIT", "CAMPAIGN", "given_back", "refuse_campaign", "refuse_file"]
 
 #: What an audit writes into its folder before its work begins.
-_CLAIM = "audit.json"
-_CAMPAIGN = "campaign.sqlite"
+AUDIT: Final = "audit.json"
+#: The results of a campaign.
+CAMPAIGN: Final = "campaign.sqlite"
+
+
+def refuse_file(out: Path) -> None:
+    """Refuse a path that is a file, or lies below one.
+
+    Raises
+    ------
+    OutputExistsError
+    """
+    for part in (out, *out.parents):
+        if part.exists() and not part.is_dir():
+            raise OutputExistsError(f"{part} is a file; name a folder with -o")
 
 
 def refuse_campaign(out: Path) -> None:
@@ -23,9 +37,9 @@ def refuse_campaign(out: Path) -> None:
     ------
     OutputExistsError
     """
-    if (out / _CAMPAIGN).exists():
+    if (out / CAMPAIGN).exists():
         raise OutputExistsError(
-            f"{out} holds a campaign ({_CAMPAIGN}), whose report and runs would be mixed with "
+            f"{out} holds a campaign ({CAMPAIGN}), whose report and runs would be mixed with "
             "others; name another folder with -o"
         )
 
@@ -39,7 +53,7 @@ def given_back(out: Path) -> Iterator[None]:
         yield
     except (OSError, PrivauditError):
         added = set(out.rglob("*")) - held if out.is_dir() else set()
-        if all(part.is_dir() or part == out / _CLAIM for part in added):
+        if all(part.is_dir() or part == out / AUDIT for part in added):
             for part in added:
                 if part.is_dir():
                     shutil.rmtree(part, ignore_errors=True)

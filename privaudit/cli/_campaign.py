@@ -243,11 +243,11 @@ def _plan(campaign: Campaign, out: Path | None, *, json: bool, jobs: int) -> Non
 
 def _varied(run: Mapping[str, Any], axes: Iterable[str]) -> str:
     """Return where a run lies on the axes of the grid, besides its protocol and seed."""
+    from privaudit.campaigns.grid.subjects import axis_key
+
     told = {}
     for axis in axes:
-        section, _, key = axis.partition(".")
-        # The axis of one protocol alone carries its name.
-        name = key.removeprefix(f"{run['protocol']}.")
+        name, section = axis_key(run, axis), axis.partition(".")[0]
         if name and name in run[section]:
             told[name] = run[section][name]
     return ", ".join(f"{name}={_shown(value)}" for name, value in told.items()) or "-"

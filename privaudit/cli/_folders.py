@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from privaudit.campaigns.folders import AUDIT, CAMPAIGN
 from privaudit.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["refuse_export", "refuse_no_campaign", "report_at"]
 
-_CAMPAIGN: Final = "campaign.sqlite"
-_AUDIT: Final = "audit.json"
 _TABLES: Final = (".csv", ".parquet")
 #: Folders of a campaign or an audit, below which every file is its own.
 _PARTS: Final = ("runs", "logs", "cells", "outcomes")
@@ -30,7 +29,7 @@ def report_at(path: Path) -> AuditReport:
 
     file = path / "report.json" if path.is_dir() else path
     folder = file.parent
-    if not file.exists() and (folder / _CAMPAIGN).is_file():
+    if not file.exists() and (folder / CAMPAIGN).is_file():
         raise ConfigurationError(
             f"{folder} holds an unfinished campaign; run the same command again: privaudit run "
             f"CAMPAIGN.toml -o {folder}"
@@ -45,9 +44,9 @@ def refuse_no_campaign(folder: Path) -> None:
     ------
     ConfigurationError
     """
-    if (folder / _CAMPAIGN).exists():
+    if (folder / CAMPAIGN).exists():
         return
-    if (folder / _AUDIT).exists() or (folder / "report.json").exists():
+    if (folder / AUDIT).exists() or (folder / "report.json").exists():
         raise ConfigurationError(
             f"{folder} holds an audit, not a campaign; privaudit report {folder} writes its report "
             f"again, and privaudit check {folder} --policy FILE holds it against limits"
@@ -66,13 +65,13 @@ def refuse_export(file: Path) -> None:
     # The folder may be a link, and so may the file.
     for target in {file.parent.resolve() / file.name, file.resolve()}:
         for folder in target.parents:
-            if not any((folder / name).exists() for name in (_CAMPAIGN, _AUDIT)):
+            if not any((folder / name).exists() for name in (CAMPAIGN, AUDIT)):
                 continue
             inner = target.relative_to(folder).parts
             own = (
                 inner[0] in _PARTS
-                or (len(inner) == 1 and inner[0].startswith((f"{_CAMPAIGN}", "campaign.json")))
-                or (len(inner) == 1 and inner[0] == _AUDIT)
+                or (len(inner) == 1 and inner[0].startswith((CAMPAIGN, "campaign.json")))
+                or (len(inner) == 1 and inner[0] == AUDIT)
                 or (target.stem.split(".")[0] == "report" and target.suffix not in _TABLES)
             )
             if own or (target.exists() and target.suffix not in _TABLES):

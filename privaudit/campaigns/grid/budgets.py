@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any, Final
 
 from privaudit.accounting import budget
-from privaudit.campaigns.assembly import as_row
+from privaudit.campaigns.assembly import as_row, safe_bound
 from privaudit.campaigns.grid.recorded import run_key
 from privaudit.campaigns.pa_cfl.verdicts import FIXED_THRESHOLD
 from privaudit.campaigns.runs import open_run
@@ -170,16 +169,20 @@ def budget_words(rows: Sequence[BudgetRow], *, fixed: bool) -> tuple[str, ...]:
         first = min(row.rounds for row in brackets)
         for rounds in dict.fromkeys((first, max(row.rounds for row in brackets))):
             worst = max((r for r in brackets if r.rounds == rounds), key=_upper)
-            most = _safe(_upper(worst), ROUND_CEILING)
+            most = safe_bound(_upper(worst), toward="above")
             if rounds > first:
                 # In the order of the bounds over fewer rounds, which name their epsilon0.
                 lines.setdefault(f"over {rounds} rounds at most", []).append(most)
                 continue
             least = (
-                "" if worst.lower is None else f"at least {_safe(worst.lower, ROUND_FLOOR)} and "
+                ""
+                if worst.lower is None
+                else f"at least {safe_bound(worst.lower, toward='below')} and "
             )
             alone = [_upper(r) for r in ours if (r.role, r.rounds) == ("local", rounds)]
-            shown = f" (unshuffled at most {_safe(max(alone), ROUND_CEILING)})" if alone else ""
+            shown = (
+                f" (unshuffled at most {safe_bound(max(alone), toward='above')})" if alone else ""
+            )
             period = "in one round" if rounds == 1 else f"over {rounds} rounds"
             where = f"{period} (smallest cluster: {worst.cluster_size} users; δ = {worst.delta:g})"
             lines.setdefault(where, []).append(
@@ -199,8 +202,3 @@ def budget_words(rows: Sequence[BudgetRow], *, fixed: bool) -> tuple[str, ...]:
 
 def _upper(row: BudgetRow) -> float:
     return row.upper or 0.0
-
-
-def _safe(bound: float, rounding: str) -> str:
-    """Return a bound with three digits, rounded to its safe side."""
-    return f"{float(Context(prec=3, rounding=rounding).create_decimal(repr(bound))):g}"

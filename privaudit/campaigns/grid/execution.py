@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privaudit.campaigns.auditing import Steps
+from privaudit.campaigns.folders import refuse_file
 from privaudit.campaigns.grid.definition import Campaign
 from privaudit.campaigns.grid.engines import Engine
 from privaudit.campaigns.grid.store import FILE, StorageError, Store
@@ -127,9 +128,7 @@ def _check_folder(out: Path) -> None:
     ------
     OutputExistsError
     """
-    for part in (out, *out.parents):
-        if part.exists() and not part.is_dir():
-            raise OutputExistsError(f"{part} is a file; name a folder with -o")
+    refuse_file(out)
     if not out.is_dir() or (out / FILE).exists() or _was_campaign(out):
         return
     held = sorted(p.name for p in out.iterdir() if not p.name.startswith(LOCK))

@@ -12,13 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from privaudit.campaigns.folders import CAMPAIGN
 from privaudit.campaigns.grid.specification import CellSpec
 from privaudit.campaigns.measurements import measurement_from_json
 from privaudit.errors import ConfigurationError, OutputExistsError
 
 __all__ = ["FILE", "SCHEMA", "Row", "StorageError", "Store"]
 
-FILE: Final = "campaign.sqlite"
+FILE: Final = CAMPAIGN
 SCHEMA: Final = "privaudit-campaign/1"
 STATES: Final = ("pending", "measured", "not-applicable", "failed")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from privaudit.attacks.indices import PRESETS
+from privaudit.campaigns.coalitions import parts_of
 from privaudit.campaigns.findings import Subject
 from privaudit.campaigns.grid.recorded import loaded
 from privaudit.campaigns.grid.store import Row
@@ -15,7 +15,15 @@ from privaudit.campaigns.pq_mds.adversaries import LABELS
 from privaudit.configuration import constructed
 from privaudit.docstrings import summary_line
 
-__all__ = ["axis_name", "axis_value", "coalition_size", "label_of", "setting_of", "subject_of"]
+__all__ = [
+    "axis_key",
+    "axis_name",
+    "axis_value",
+    "coalition_size",
+    "label_of",
+    "setting_of",
+    "subject_of",
+]
 
 #: Symbols of the papers for the parameters that have one.
 _SYMBOLS: Final = MappingProxyType(
@@ -41,10 +49,16 @@ def coalition_size(row: Row) -> int:
         # A stranger to whom the uploads leaked is one party too.
         return len(PRESETS[spec.threat_model].principal.split(" and "))
     total = 0
-    for part in re.split(r"[+,]", spec.coalition):
-        first = part.strip().split(" ")[0]
+    for part in parts_of(spec.coalition):
+        first = part.split(" ")[0]
         total += int(first) if first.isdigit() else 1
     return total
+
+
+def axis_key(run: Mapping[str, Any], axis: str) -> str:
+    """Return the parameter that an axis sets in a run; empty for its protocol and seed."""
+    # The axis of one protocol alone carries its name.
+    return axis.partition(".")[2].removeprefix(f"{run['protocol']}.")
 
 
 def axis_value(row: Row, axis: str) -> Any:
@@ -54,8 +68,7 @@ def axis_value(row: Row, axis: str) -> Any:
     if section == "options":
         value = spec.options.get(name)
     elif name:
-        # The axis of one protocol alone carries its name.
-        value = spec.run[section].get(name.removeprefix(f"{spec.run['protocol']}."))
+        value = spec.run[section].get(axis_key(spec.run, axis))
     else:
         value = spec.run[section]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

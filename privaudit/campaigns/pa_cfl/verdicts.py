@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, Context
 from typing import Final
 
+from privaudit.campaigns.assembly import safe_bound
 from privaudit.campaigns.pa_cfl.exposed import Exposed
 from privaudit.campaigns.risks import capital, risk_verdict, untested
 from privaudit.reports.model import BreachingCoalition, BudgetRow, Finding
@@ -235,15 +235,10 @@ def _bounds(budgets: Sequence[BudgetRow], role: str) -> str:
             worst[b.rounds] = max(b.upper, worst.get(b.rounds, 0.0))
     ends = dict.fromkeys((min(worst), max(worst))) if worst else {}
     return " and ".join(
-        f"at most {_at_most(worst[rounds])} "
+        f"at most {safe_bound(worst[rounds], toward='above')} "
         + ("in one round" if rounds == 1 else f"in total over {rounds} rounds")
         for rounds in ends
     )
-
-
-def _at_most(bound: float) -> str:
-    """Return an upper bound with three digits, rounded to its safe side."""
-    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(bound))):g}"
 
 
 def _important_values(exposures: Sequence[Exposed], alone: Finding | None) -> BreachingCoalition:
