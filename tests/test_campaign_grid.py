@@ -24,7 +24,8 @@ from privaudit.campaigns.grid.pool import Pool
 from privaudit.campaigns.grid.recorded import run_key
 from privaudit.campaigns.grid.report import campaign_report
 from privaudit.campaigns.grid.specification import execute
-from privaudit.campaigns.grid.store import FILE
+from privaudit.campaigns.grid.store import FILE, Row
+from privaudit.campaigns.grid.subjects import subject_of
 from privaudit.campaigns.grid.table import flat_rows, selected
 from privaudit.campaigns.measurements import measurement_from_json, measurement_to_json
 from privaudit.configuration import validated
@@ -213,6 +214,14 @@ def test_coalitions_are_named_or_counted() -> None:
     for wrong in ("", "4 users", "server + ", "-3 users", "0 users", "3.5 users"):
         with pytest.raises(ConfigurationError, match="coalition"):
             members_of(wrong, transcript)
+
+
+@pytest.mark.parametrize("written", ["server + 2 users", "server,2 users"])
+def test_a_report_names_the_members_of_a_coalition_however_it_is_written(written: str) -> None:
+    spec = campaign(attack=[{**LABELS, "coalitions": [written]}]).cells()[0]
+    subject = subject_of(Row(spec.key(), spec, "measured", "", None, None), grid=(), among=0)
+    assert subject.members == ("server", "2 users")
+    assert subject.size == 3
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,12 @@ def subject_of(row: Row, *, grid: Sequence[str], among: int) -> Subject:
         attack=constructed(kind, spec.options, where=f"attack '{spec.attack}'"),
         title=f"{spec.attack} on {spec.run['protocol']}",
         summary=summary_line(kind) or spec.attack,
-        members=tuple(p.strip() for p in label_of(row).split("+")),
+        # The words of a threat model hold commas that join nobody.
+        members=tuple(
+            parts_of(spec.coalition)
+            if spec.coalition
+            else (part.strip() for part in label_of(row).split("+"))
+        ),
         size=coalition_size(row),
         label=label_of(row),
         setting=setting_of(row, grid),
