@@ -20,7 +20,7 @@ MS = kinds.MANAGEMENT_SERVER
 ALL = frozenset(Capability)
 
 
-def record(sequences, labels=None, *, single, images=None):
+def record(sequences, labels=None, *, single, images=None, update="fedavg"):
     """Record sequences of users, as the management server receives them."""
     recorder = MemoryRecorder()
     users = [f"user-{i}" for i in range(len(sequences))]
@@ -28,7 +28,7 @@ def record(sequences, labels=None, *, single, images=None):
     recorder.declare([*(Party(u, "user") for u in users), Party(MS, "server")], facts=facts)
     recorder.publish(
         "configuration",
-        {"learning_rate": 0.01, "batch_size": 64, "local_epochs": 3, "update": "fedavg"},
+        {"learning_rate": 0.01, "batch_size": 64, "local_epochs": 3, "update": update},
     )
     for i, (user, sequence) in enumerate(zip(users, sequences, strict=True)):
         recorder.send(

@@ -13,7 +13,10 @@ __all__ = ["Chosen", "Regression", "choose", "fit", "normalised"]
 
 Float64 = npt.NDArray[np.float64]
 
-_FOLDS = 5
+Int64 = npt.NDArray[np.int64]
+
+#: Share of users, of the skews that gain least, who must not be served worse than by the prior.
+_WORST = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,12 +45,20 @@ class Chosen:
         Each training user's histogram, predicted from the others; not normalised.
     error, error_of_prior : float
         Weighted mean total variation of the predictions, and of the population's shares.
+    worst_gain : float
+        How much less than the prior the strata err that gain least, half of the weight.
     """
 
     penalty: float
     predicted: Float64
     error: float
     error_of_prior: float
+    worst_gain: float
+
+    @property
+    def is_prior(self) -> bool:
+        """Whether everyone is predicted to have the population's shares."""
+        return math.isinf(self.penalty)
 
 
 def fit(
@@ -67,41 +78,73 @@ def choose(
     weights: Float64,
     population: Float64,
     *,
+    groups: Int64,
+    strata: Int64 | None = None,
     penalties: Sequence[float],
     standard_errors: float,
 ) -> Chosen:
-    """Choose a penalty by weighted five-fold cross-validation on total variation.
+    """Choose a penalty by weighted cross-validation on total variation, one fold a group.
 
-    Of ``penalties`` and infinity it is the largest whose error is not more than
-    ``standard_errors`` standard errors of the paired differences above the least error.
+    Users of a group may have records in common, users of different groups must not: else
+    validation rewards what the regression remembers of single records. Of ``penalties`` and
+    infinity those are considered whose predictions err no more than the prior even in the strata
+    that gain least and have half of the weight together. Chosen is the largest of them whose
+    error is not more than ``standard_errors`` standard errors of the paired differences above the
+    least.
 
     Parameters
     ----------
     features : ndarray of float64, shape (users, features)
-        At least two users.
     histograms : ndarray of float64, shape (users, classes)
     weights : ndarray of float64, shape (users,)
     population : ndarray of float64, shape (classes,)
+    groups : ndarray of int64, shape (users,)
+        With a single group nothing can be validated, and the prior is chosen.
+    strata : ndarray of int64, shape (users,), optional
+        Kinds of users of which it is not sure that they are attacked; None for a single one.
     """
     tried = (*sorted(penalties), math.inf)
-    fold = np.arange(len(features)) % min(_FOLDS, len(features))
+    numbers = np.unique(groups)
+    if len(numbers) < 2:
+        tried = (math.inf,)
     predicted = np.empty((len(tried), *histograms.shape))
-    for number in range(int(fold.max()) + 1):
-        own, rest = fold == number, fold != number
+    for number in numbers:
+        own = groups == number
+        rest = ~own if len(numbers) > 1 else own
         path = _path(features[rest], histograms[rest], weights[rest], population, tried)
         for position, model in enumerate(path):
             predicted[position, own] = model.predict(features[own])
     errors = np.stack([_total_variation(normalised(p), histograms) for p in predicted])
     share = weights / weights.sum()
+    kinds = np.zeros(len(share), np.int64) if strata is None else strata
+    worst = np.array([_worst_gain(errors[-1] - e, share, kinds) for e in errors])
     means = errors @ share
-    best = int(means.argmin())
+    considered = np.flatnonzero(worst >= 0)
+    best = int(considered[means[considered].argmin()])
     chosen = best
-    for position in range(best + 1, len(tried)):
+    for position in considered[considered > best]:
         difference = errors[position] - errors[best]
         spread = float(np.sqrt(np.square(share * (difference - difference @ share)).sum()))
         if means[position] - means[best] <= standard_errors * spread:
-            chosen = position
-    return Chosen(tried[chosen], predicted[chosen], float(means[chosen]), float(means[-1]))
+            chosen = int(position)
+    return Chosen(
+        tried[chosen],
+        predicted[chosen],
+        float(means[chosen]),
+        float(means[-1]),
+        float(worst[chosen]),
+    )
+
+
+def _worst_gain(gains: Float64, share: Float64, strata: Int64) -> float:
+    """Return the mean gain of the strata that gain least, half of the weight together."""
+    mass = np.bincount(strata, weights=share)
+    held = np.flatnonzero(mass > 0)
+    mean = np.bincount(strata, weights=share * gains)[held] / mass[held]
+    order = mean.argsort(kind="stable")
+    before = np.concatenate([[0.0], np.cumsum(mass[held][order])[:-1]])
+    counted = np.clip(_WORST - before, 0.0, mass[held][order])
+    return float(counted @ mean[order] / counted.sum())
 
 
 def normalised(histograms: Float64) -> Float64:

@@ -17,7 +17,7 @@ from privaudit.protocols.pa_cfl.sequences import permutation_sequence
 from privaudit.protocols.training import UpdateKind, local_update
 from privaudit.transcript import View
 
-__all__ = ["SimulatedUsers", "TrainingParameters", "draw_user", "simulate_users"]
+__all__ = ["SimulatedUsers", "TrainingParameters", "draw_user", "simulate_users", "split_records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,15 @@ class SimulatedUsers:
     """Updates' permutation sequences, and the label histograms that gave rise to them.
 
     ``sequences`` (users, k) int64; ``histograms`` (users, classes) float64, rows sum to one;
-    ``concentrations`` (users,) float64 and ``records`` (users,) int64, what each was drawn with.
+    ``concentrations`` (users,) float64 and ``records`` (users,) int64, what each was drawn with;
+    ``groups`` (users,) int64, from which part of the auxiliary records.
     """
 
     sequences: npt.NDArray[np.int64]
     histograms: npt.NDArray[np.float64]
     concentrations: npt.NDArray[np.float64]
     records: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -85,14 +87,16 @@ def simulate_users(
     records: Sequence[int],
     training: TrainingParameters,
     knowledge: Knowledge,
+    parts: Sequence[LabelledImages],
     rng: np.random.Generator,
 ) -> SimulatedUsers:
     """Train a user on auxiliary records for each concentration of its label distribution.
 
     A user's label shares are a draw of Dirichlet(concentration * classes * p), with p the shares of
     the auxiliary records, or p itself where the concentration is infinite; its number of records
-    is one of ``records``. Records are drawn with replacement within a label, so that a class may
-    be asked for more often than the auxiliary data hold it.
+    is one of ``records``. Users take turns with the ``parts`` of the auxiliary records and draw
+    from theirs alone, so that those of different parts can validate each other. A record is drawn
+    again only once all of its label in the part have been.
 
     Users whose training diverged are left out.
 
@@ -109,14 +113,15 @@ def simulate_users(
     population = np.bincount(auxiliary.labels, minlength=classes) / len(auxiliary)
     present = population > 0
     sequences, histograms, drawn = [], [], []
-    for concentration in concentrations:
+    for position, concentration in enumerate(concentrations):
+        group = position % len(parts)
         size = int(rng.choice(records))
         shares = population
         if np.isfinite(concentration):
             shares = np.zeros(classes)
             scale = concentration * int(present.sum())
             shares[present] = rng.dirichlet(scale * population[present])
-        user = _with_shares(auxiliary, shares, size, rng)
+        user = _with_shares(parts[group], shares, size, rng, distinct=True)
         update = local_update(
             model,
             user.images,
@@ -131,7 +136,7 @@ def simulate_users(
         if np.isfinite(update).all():
             sequences.append(permutation_sequence(update, k=k))
             histograms.append(np.bincount(user.labels, minlength=classes) / len(user))
-            drawn.append((concentration, size))
+            drawn.append((concentration, size, group))
     if len(sequences) < 2:
         raise ConfigurationError(
             f"the training of {len(concentrations) - len(sequences)} of {len(concentrations)} "
@@ -141,9 +146,26 @@ def simulate_users(
     return SimulatedUsers(
         np.stack(sequences),
         np.stack(histograms),
-        np.array([concentration for concentration, _ in drawn], np.float64),
-        np.array([size for _, size in drawn], np.int64),
+        np.array([concentration for concentration, _, _ in drawn], np.float64),
+        np.array([size for _, size, _ in drawn], np.int64),
+        np.array([group for _, _, group in drawn], np.int64),
     )
+
+
+def split_records(
+    auxiliary: LabelledImages, parts: int, *, rng: np.random.Generator
+) -> tuple[LabelledImages, ...]:
+    """Deal the records out to parts, each label evenly.
+
+    Every part holds every label: one with fewer records than parts is whole in all of them, and
+    there alone parts have records in common.
+    """
+    dealt: list[list[npt.NDArray[np.int64]]] = [[] for _ in range(parts)]
+    for label in np.unique(auxiliary.labels):
+        held = rng.permutation(np.flatnonzero(auxiliary.labels == label))
+        for number, own in enumerate(dealt):
+            own.append(held[number::parts] if len(held) >= parts else held)
+    return tuple(auxiliary.take(np.concatenate(own)) for own in dealt)
 
 
 def draw_user(
@@ -166,11 +188,17 @@ def _with_shares(
     shares: npt.NDArray[np.float64],
     records: int,
     rng: np.random.Generator,
+    *,
+    distinct: bool = False,
 ) -> LabelledImages:
+    """Draw records with replacement within a label; or distinct ones, until all have been used."""
     counts = rng.multinomial(records, shares)
-    chosen = [
-        rng.choice(np.flatnonzero(auxiliary.labels == c), size=n)
-        for c, n in enumerate(counts)
-        if n > 0
-    ]
+    chosen = []
+    for label in np.flatnonzero(counts):
+        held, count = np.flatnonzero(auxiliary.labels == label), int(counts[label])
+        if distinct:
+            held = rng.permutation(held)
+            chosen.append(np.resize(held, count))
+        else:
+            chosen.append(rng.choice(held, size=count))
     return auxiliary.take(rng.permutation(np.concatenate(chosen)))

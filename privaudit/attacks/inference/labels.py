@@ -15,8 +15,9 @@ from privaudit.attacks.inference._simulation import (
     SimulatedUsers,
     TrainingParameters,
     simulate_users,
+    split_records,
 )
-from privaudit.attacks.inference._skew import CONCENTRATIONS, dispersions, skew_weights
+from privaudit.attacks.inference._skew import CONCENTRATIONS, skew_features, skew_weights
 from privaudit.errors import ConfigurationError, UnmetRequirementsError
 from privaudit.models import ModelSpec, classifier_rows
 from privaudit.protocols.pa_cfl import kinds
@@ -25,6 +26,10 @@ from privaudit.transcript import Array, Capability, Message, View
 __all__ = ["LabelsFromPermutation"]
 
 Features = npt.NDArray[np.float64]
+
+#: Halves of the auxiliary records: simulated users of either validate what the other's taught.
+#: More parts would leave each user fewer records of a class than real users have.
+_PARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,15 @@ class LabelsFromPermutation:
     its coordinates in the sequence and the sum of their :math:`1 / (1 + j)`.
 
     How skewed the users' labels are is not declared: it is estimated from the sequences. A third
-    of the simulated users has every skew; a regression on them predicts the histograms of all
-    users, and their dispersion tells the skew (:func:`._skew.skew_weights`). The other simulated
-    users have that skew, and the regression is fitted again on all of them, weighted accordingly.
-    It is shrunk to the label shares of the auxiliary records as far as cross-validation allows;
-    where it is not better than they are by two standard errors, they are the guess.
+    of the simulated users has every skew, and what their sequences have in common however classes
+    are named tells it (:func:`._skew.skew_weights`). The other simulated users have that skew, and
+    the regression is fitted to all of them, weighted accordingly.
+
+    Simulated users draw from one half of the auxiliary records each, and those of either half
+    validate what those of the other taught: the regression is shrunk to the label shares of the
+    auxiliary records as far as that allows. Where it is not better than they are by two standard
+    errors, or errs more in the half of the weight whose skew it suits least, they are the guess;
+    ``prior-chosen`` in the diagnostics says so. In the end it is fitted to users of both halves.
 
     Attributes
     ----------
@@ -61,16 +70,16 @@ class LabelsFromPermutation:
         A user's true size is not in the view of the management server.
     penalties : tuple of float
         Ridge penalties to choose from, by total variation in cross-validation; the largest that
-        is as good as the best one.
+        is as good as the best one and harms users of no likely skew.
     """
 
     round: int | None = None
     simulated_users: int = 300
     records: tuple[int, ...] = (32, 64, 128, 256)
-    penalties: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+    penalties: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7)
 
     name: ClassVar[str] = "inference/labels-from-permutation"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     risk: ClassVar[str] = "inference"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.MODEL_ARCHITECTURE, Capability.AUXILIARY_DATA}
@@ -170,6 +179,7 @@ class LabelsFromPermutation:
         training = TrainingParameters.of(view)
         population = np.bincount(knowledge.auxiliary.labels, minlength=spec.classes)
         population = population / population.sum()
+        parts = split_records(knowledge.auxiliary, _PARTS, rng=rng)
         attacked = np.stack([_features(s, spec) for s in sequences])
 
         def simulated(concentrations: Features) -> SimulatedUsers:
@@ -179,6 +189,7 @@ class LabelsFromPermutation:
                 records=self.records,
                 training=training,
                 knowledge=knowledge,
+                parts=parts,
                 rng=rng,
             )
 
@@ -186,41 +197,38 @@ class LabelsFromPermutation:
         every = rng.permutation(np.resize(CONCENTRATIONS, count))
         first = simulated(every)
         features = np.stack([_features(s, spec) for s in first.sequences])
-        even = np.ones(len(first))
-        chosen = choose(
-            features,
-            first.histograms,
-            even,
-            population,
-            penalties=self.penalties,
-            standard_errors=0,
-        )
-        model = fit(features, first.histograms, even, population, chosen.penalty)
         weights = skew_weights(
-            dispersions(chosen.predicted, population),
+            _symmetric(features, spec),
             first.concentrations,
             first.records,
-            dispersions(model.predict(attacked), population),
+            _symmetric(attacked, spec),
+            groups=first.groups,
             sizes=self.records,
             population=population,
         )
         second = simulated(rng.choice(CONCENTRATIONS, self.simulated_users - count, p=weights))
         features = np.concatenate([features, [_features(s, spec) for s in second.sequences]])
         histograms = np.concatenate([first.histograms, second.histograms])
-        importance = _importance(
-            np.concatenate([first.concentrations, second.concentrations]), weights
+        groups = np.concatenate([first.groups, second.groups])
+        skew = np.searchsorted(
+            CONCENTRATIONS, np.concatenate([first.concentrations, second.concentrations])
         )
+        importance = _importance(skew, weights)
         chosen = choose(
             features,
             histograms,
             importance,
             population,
+            groups=groups,
+            strata=skew,
             penalties=self.penalties,
             standard_errors=2,
         )
         model = fit(features, histograms, importance, population, chosen.penalty)
         diagnostics = {
             "ridge-penalty": min(chosen.penalty, 1e300),
+            "prior-chosen": float(chosen.is_prior),
+            "gain-over-the-prior-at-the-least-favourable-skews": chosen.worst_gain,
             "simulated-users": float(len(features)),
             "total-variation-on-simulated-users": chosen.error,
             "total-variation-of-the-prior-on-simulated-users": chosen.error_of_prior,
@@ -232,11 +240,10 @@ class LabelsFromPermutation:
         return normalised(model.predict(attacked)), diagnostics
 
 
-def _importance(concentrations: Features, weights: Features) -> Features:
+def _importance(skew: npt.NDArray[np.int64], weights: Features) -> Features:
     """Return weights with which simulated users count as if drawn with ``weights``."""
-    place = np.searchsorted(CONCENTRATIONS, concentrations)
-    drawn = np.bincount(place, minlength=len(CONCENTRATIONS)) / len(place)
-    result: Features = weights[place] / drawn[place]
+    drawn = np.bincount(skew, minlength=len(CONCENTRATIONS)) / len(skew)
+    result: Features = weights[skew] / drawn[skew]
     return result
 
 
@@ -269,3 +276,10 @@ def _features(sequence: npt.NDArray[np.int64], spec: ModelSpec) -> Features:
     height[row, column] = 1.0 - position / len(sequence)
     count = np.bincount(row, minlength=spec.classes)
     return np.concatenate([height.ravel(), count, _reciprocal_ranks(sequence, spec)])
+
+
+def _symmetric(features: Features, spec: ModelSpec) -> Features:
+    """Return what tells the skew, from features of :func:`_features`."""
+    rows = features[:, : -2 * spec.classes].reshape(len(features), spec.classes, -1).sum(2)
+    counts = features[:, -2 * spec.classes :].reshape(len(features), 2, spec.classes)
+    return skew_features(np.concatenate([rows[:, None], counts], axis=1))
