@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from privaudit.attacks.base import Guesses
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
 from privaudit.attacks.inversion._alternation import Head
+from privaudit.attacks.inversion._features import features_to_images, inputs_of
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._observations import PartialUpdates
 from privaudit.attacks.inversion._priors import class_means
@@ -32,8 +32,6 @@ __all__ = ["invert"]
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-
-_AT_ONCE = 256
 
 #: Images whose probabilities stand for those of the records.
 _PROBES = 1000
@@ -107,25 +105,37 @@ def _of_equal_size(
             ]
         )
     start = _starts(labels, engine, auxiliary, rng)
+    exact = np.array([layer.sees_image and len(one.inputs) == records for one in found])
     if layer.sees_image:
         for row, one in zip(start, found, strict=True):
             row[: len(one.inputs)] = one.inputs.reshape(-1, *engine.input_shape)
     else:
-        _match_features(start, found, layer, engine, options)
-    exact = layer.sees_image and all(len(one.inputs) == records for one in found)
-    result = _search.search(
-        engine,
-        objectives.cosine(engine.targets(_search.tensor(seen.values, engine))),
-        labels,
-        # The refinement moves nothing where linear algebra has given the records.
-        options=replace(options, iterations=1, learning_rate=1e-9) if exact else options,
-        auxiliary=auxiliary,
-        rng=rng,
-        start=start,
-        statistics=seen.statistics,
-    )
-    if exact:
-        result = replace(result, images=_search.tensor(start, engine))
+        exact = features_to_images(start, found, seen.values, layer.module, engine, options, rng)
+    assumed["updates solved exactly"] = float(exact.mean())
+
+    def refined(positions: Int64, chosen: AnalyticInversion) -> _search.Found:
+        some = seen.take(positions)
+        return _search.search(
+            engine,
+            objectives.cosine(engine.targets(_search.tensor(some.values, engine))),
+            labels[positions],
+            options=chosen,
+            auxiliary=auxiliary,
+            rng=rng,
+            start=start[positions],
+            statistics=some.statistics,
+        )
+
+    parts: list[tuple[Int64, _search.Found]] = []
+    if exact.any():
+        # One step that moves nothing: only the loss is wanted where linear algebra gave the images.
+        solved = np.flatnonzero(exact)
+        judged = refined(solved, replace(options, iterations=1, learning_rate=1e-9))
+        parts.append((solved, replace(judged, images=_search.tensor(start[solved], engine))))
+    if not exact.all():
+        rest = np.flatnonzero(~exact)
+        parts.append((rest, refined(rest, options)))
+    result = _search.joined(parts)
     return _search.as_guesses(seen.users, result, way=engine.way, extra=assumed)
 
 
@@ -141,21 +151,10 @@ def _first_linear(engine: GradientEngine) -> _Layer:
         dtype=torch.float64,
     ).to(engine.device, engine.dtype)
     with torch.no_grad():
-        inputs = _inputs_of(module, engine, probe)
+        inputs = inputs_of(module, engine, probe)
     flat = probe.flatten(1)
     sees_image = inputs.shape == flat.shape and torch.equal(inputs, flat)
     return _Layer(module, offsets[id(module.weight)], offsets[id(module.bias)], sees_image)
-
-
-def _inputs_of(module: nn.Module, engine: GradientEngine, images: Tensor) -> Tensor:
-    """Return what a layer sees of images (n, features)."""
-    seen: list[Tensor] = []
-    hook = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        engine.model(images)
-    finally:
-        hook.remove()
-    return seen[0]
 
 
 def _separated(
@@ -276,7 +275,7 @@ def _hidden(inputs: Float64, layer: _Layer, last: nn.Module, engine: GradientEng
     try:
         with torch.no_grad():
             blank = given.new_zeros((len(given), *engine.input_shape))
-            return _inputs_of(last, engine, blank).double().cpu().numpy()
+            return inputs_of(last, engine, blank).double().cpu().numpy()
     finally:
         hook.remove()
 
@@ -292,56 +291,3 @@ def _starts(
         return noise
     mixed: Float32 = 0.7 * class_means(auxiliary, engine.classes)[labels] + np.float32(0.3) * noise
     return mixed.astype(np.float32)
-
-
-def _match_features(
-    start: Float32,
-    found: list[Separation],
-    layer: _Layer,
-    engine: GradientEngine,
-    options: AnalyticInversion,
-) -> None:
-    """Replace starts of separated records by images with their features, in place."""
-    where = [(u, r) for u, one in enumerate(found) for r in range(len(one.inputs))]
-    for first in range(0, len(where), _AT_ONCE):
-        rows, columns = (np.array(x) for x in zip(*where[first : first + _AT_ONCE], strict=True))
-        wanted = np.stack([found[u].inputs[r] for u, r in where[first : first + _AT_ONCE]])
-        images = _with_features(
-            _search.tensor(start[rows, columns], engine),
-            _search.tensor(wanted, engine),
-            layer,
-            engine,
-            options,
-        )
-        start[rows, columns] = images.to("cpu", torch.float32).numpy()
-
-
-def _with_features(
-    first: Tensor,
-    wanted: Tensor,
-    layer: _Layer,
-    engine: GradientEngine,
-    options: AnalyticInversion,
-) -> Tensor:
-    images = first.clone().requires_grad_(True)
-    optimiser = torch.optim.Adam([images], lr=options.feature_learning_rate)
-    with torch.no_grad():
-        # Untrained layers give all images nearly the same features: what is left to match counts.
-        scale = (_inputs_of(layer.module, engine, first) - wanted).square().sum(1).clamp_min(1e-12)
-    best, lowest = first.clone(), torch.full_like(scale, math.inf)
-    for step in range(options.feature_iterations + 1):
-        distance = (_inputs_of(layer.module, engine, images) - wanted).square().sum(1) / scale
-        with torch.no_grad():
-            better = distance < lowest
-            lowest = torch.where(better, distance, lowest)
-            best[better] = images[better]
-        if step == options.feature_iterations:
-            break
-        loss = distance + options.feature_total_variation * objectives.total_variation(images)
-        (images.grad,) = torch.autograd.grad(loss.sum(), images)
-        decay = 0.5 * (1 + math.cos(math.pi * step / options.feature_iterations))
-        optimiser.param_groups[0]["lr"] = options.feature_learning_rate * decay
-        optimiser.step()
-        with torch.no_grad():
-            images.clamp_(0, 1)
-    return best.detach()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,6 +60,17 @@ class Found:
     losses: Tensor
     evaluations: int
     at_once: int
+
+
+def joined(parts: Sequence[tuple[Int64, Found]]) -> Found:
+    """Return what searches for some targets each found, all in order of the targets' positions."""
+    order = np.argsort(np.concatenate([positions for positions, _ in parts]))
+    return Found(
+        torch.cat([found.images for _, found in parts])[order],
+        torch.cat([found.losses for _, found in parts])[order],
+        sum(found.evaluations for _, found in parts),
+        min(found.at_once for _, found in parts),
+    )
 
 
 @contextmanager

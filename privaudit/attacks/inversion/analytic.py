@@ -36,9 +36,13 @@ class AnalyticInversion(MatchingOptions):
     exact up to rounding.
 
     Where that layer is the network's first, as in an MLP, its input is the record. Behind
-    convolutions it is the record's features: an image with these features is searched for, record
+    convolutions with rectified units and maximum pooling it is the record's features, and the
+    derivatives at them are known too. Given which position of each pooling window is the largest,
+    features and the gradients of the convolutions are linear in the images, with far more equations
+    than pixels: positions and images are found in turns, and the images are exact up to rounding.
+    Where this does not apply or does not succeed, images with the features are searched for, record
     by record, and then all images of an update are refined together by cosine matching of the whole
-    gradient, with the labels that the separation gives: features may leave images open.
+    gradient, with the labels that the separation gives.
 
     Attributes
     ----------
@@ -53,10 +57,17 @@ class AnalyticInversion(MatchingOptions):
     starts : int
         Random masks that it begins from where the last layer comes next, at most; some tens a
         record are needed.
+    layer_iterations : int
+        Gauss-Newton steps over the layers at each of five softenings, at most.
+    layer_starts : int
+        Starts of that search for each update, at most: the prior, images with the features, noise.
+    layer_records : int
+        Records of an update at most for which the layers are solved; the time it takes grows with
+        their square.
     """
 
     name: ClassVar[str] = "inversion/analytic"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {
@@ -76,10 +87,14 @@ class AnalyticInversion(MatchingOptions):
     feature_total_variation: float = 1e-4
     tries: int = 200_000
     starts: int = 20_000
+    layer_iterations: int = 25
+    layer_starts: int = 3
+    layer_records: int = 8
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
-        for name in ("feature_iterations", "tries", "starts"):
+        counts = ("feature_iterations", "tries", "starts", "layer_iterations", "layer_starts")
+        for name in (*counts, "layer_records"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.feature_learning_rate > 0:
