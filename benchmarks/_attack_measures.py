@@ -130,6 +130,10 @@ def images(world: World, seed: int) -> Samples:
     found |= image_samples("whole", whole, case)
     found["whole: least PSNR"] = Sample("minimum", found["whole: PSNR"].values)
     found["whole: CPU seconds"] = Sample("mean", {f"seed-{seed}": spent}, higher=False)
+    solved, spent = attacked(AnalyticInversion(**size.options()), server, case.knowledge, seed=seed)
+    found |= image_samples("analytic", solved, case)
+    found["analytic: least PSNR"] = Sample("minimum", found["analytic: PSNR"].values)
+    found["analytic: CPU seconds"] = Sample("mean", {f"seed-{seed}": spent}, higher=False)
     restored = label_of_whole(case.updates, case.spec)
     right = restored == case.records.labels
     found["whole: labels"] = Sample(
@@ -190,6 +194,7 @@ def later(world: World, seed: int) -> Samples:
     found["later, accuracy"] = Sample("mean", {f"seed-{seed}": correct})
     rows: dict[str, tuple[Attack, View]] = {
         "later, whole": (CosineInversion(**size.options()), server),
+        "later, analytic": (AnalyticInversion(**size.options()), server),
         "later, top-k": (on_update(case, **size.options()), server),
         "later, top-k, PCA": (on_update(case, **size.options(prior="pca")), server),
         "later, ranks": (RankProfileMatching(**size.options(calibration=8)), management),
@@ -271,6 +276,7 @@ def controls(world: World, seed: int) -> Samples:
     ranks = RankProfileMatching(**size.options(calibration=8))
     part = on_update(case, **size.options())
     whole = CosineInversion(**size.options(restarts=1))
+    solved = AnalyticInversion(**size.options(layer_starts=1))
     server, management = view(plain, SERVER), view(plain, MS)
     nonsense = view(case.transcript(sequences=random), MS)
 
@@ -285,6 +291,8 @@ def controls(world: World, seed: int) -> Samples:
         "top-k, other parameters": (part, server, elsewhere),
         "whole of another": (whole, swapped(server, whole), case.knowledge),
         "whole, other parameters": (whole, server, elsewhere),
+        "analytic of another": (solved, swapped(server, solved), case.knowledge),
+        "analytic, other parameters": (solved, server, elsewhere),
     }
     found: Samples = {}
     mean = image_samples(

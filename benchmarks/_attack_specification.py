@@ -91,6 +91,8 @@ _CONTROLLED = {
     "top-k, other parameters": "top-k; parameters of another model",
     "whole of another": "whole gradient; another user's",
     "whole, other parameters": "whole gradient; parameters of another model",
+    "analytic of another": "analytic attack; another user's",
+    "analytic, other parameters": "analytic attack; parameters of another model",
 }
 _BLIND = "AS alone, untrained"
 
@@ -129,6 +131,16 @@ EXPECTATIONS: tuple[Expectation, ...] = (
     expected(
         "whole: CPU seconds", "… CPU seconds a set", mnist="12–16", digits="15.5", accept_digits=40
     ),
+    expected(
+        "analytic: PSNR",
+        "… analytic attack, PSNR",
+        accept_digits=38,
+        accept_mnist=42,
+        accept_fashion=24,
+    ),
+    expected("analytic: least PSNR", "… analytic attack, worst image", accept_digits=25),
+    expected("analytic: identified", "… analytic attack, identified"),
+    expected("analytic: CPU seconds", "… analytic attack, CPU seconds a set", accept_digits=40),
     expected(
         "top-k: PSNR",
         "top-k at true coordinates, PSNR",
@@ -220,6 +232,7 @@ EXPECTATIONS: tuple[Expectation, ...] = (
     expected("later, mean image: PSNR", "… mean image, PSNR", mnist="12.3"),
     expected("later, class mean: PSNR", "… class mean, PSNR", mnist="12.9"),
     expected("later, whole: PSNR", "… whole gradient, PSNR", mnist="28.1", match_mnist=28.1),
+    expected("later, analytic: PSNR", "… analytic attack, PSNR", mnist="28.1", match_mnist=28.1),
     expected("later, top-k: PSNR", "… top-k, PSNR"),
     expected("later, top-k, PCA: PSNR", "… top-k, PCA prior, PSNR", mnist="17.0", match_mnist=17.0),
     expected("later, ranks: PSNR", "… ranks, PSNR"),
