@@ -32,6 +32,13 @@ _SOFT = (1e-1, 3e-2, 1e-2, 1e-3, 1e-4)
 #: Decrease, as a share, below which a step is none.
 _DECREASE = 1e-3
 
+#: Relative residual to which a step is solved.
+_WITHIN = 1e-8
+
+#: Curvature below which a change counts as unseen, relative to the mean, and steps to tell.
+_UNSEEN = 1e-9
+_PROBES = 1000
+
 #: Dampings of a step that are tried, each ten times the last.
 _DAMPINGS = 5
 
@@ -77,6 +84,30 @@ class _State:
     deviations: Float64
     design: Float64
     left: Float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Normal:
+    """Symmetric equations for a step: their operator, right-hand side and diagonal."""
+
+    curved: Callable[[Float64], Float64]
+    slope: Float64
+    diagonal: Float64
+
+    def solved(self, right: Float64, damping: float, *, limit: int, within: float) -> Float64:
+        """Solve by conjugate gradients, damped in units of the mean of the diagonal."""
+        mean = max(float(self.diagonal.mean()), 1e-300)
+        scale = self.diagonal + (damping + 1e-3) * mean
+        shape = (len(right),) * 2
+        found, _ = linalg.cg(
+            linalg.LinearOperator(shape, matvec=lambda v: self.curved(v) + damping * mean * v),
+            right,
+            rtol=within,
+            maxiter=limit,
+            M=linalg.LinearOperator(shape, matvec=lambda v: v / scale),
+        )
+        result: Float64 = found
+        return result
 
 
 class LayerSearch:
@@ -138,6 +169,17 @@ class LayerSearch:
         """Return the mean absolute deviation of images (records, pixels), in units of its size."""
         return self._total(self._state(images.ravel()), 0)
 
+    def undetermined(self, images: Float64) -> float:
+        """Return the share of the images (records, pixels) that the equations leave open.
+
+        At these positions, of the mean square of a random change: 0 if the equations see every
+        change, 1 if they see none. Bounds of pixels are no equations.
+        """
+        normal = self._normal(self._state(images.ravel()), 1)
+        probe = np.random.default_rng(0).standard_normal(images.size)
+        seen = normal.solved(normal.curved(probe), _UNSEEN, limit=_PROBES, within=_UNSEEN)
+        return float(np.square(seen - probe).mean() / np.square(probe).mean())
+
     def _state(self, images: Float64) -> _State:
         values, chosen, positive = images, [], []
         for layer in self._layers:
@@ -188,9 +230,10 @@ class LayerSearch:
     def _descend(self, state: _State, soft: float) -> _State:
         lowest, damping = self._total(state, soft), 1e-3
         for _ in range(self._steps):
-            step = self._stepper(state, soft)
+            normal = self._normal(state, soft)
             for _ in range(_DAMPINGS):
-                tried = self._state(np.clip(state.images + step(damping), 0, 1))
+                step = normal.solved(normal.slope, damping, limit=self._solves, within=_WITHIN)
+                tried = self._state(np.clip(state.images + step, 0, 1))
                 total = self._total(tried, soft)
                 if total < lowest * (1 - _DECREASE):
                     break
@@ -201,8 +244,8 @@ class LayerSearch:
             damping = max(damping / 10, 1e-10)
         return state
 
-    def _stepper(self, state: _State, soft: float) -> Callable[[float], Float64]:
-        """Return the damped step of reweighted least squares as a function of the damping."""
+    def _normal(self, state: _State, soft: float) -> _Normal:
+        """Return the normal equations of a step of reweighted least squares."""
         *before, last = self._layers
         slopes = [
             _zeroed(layer.rows[chosen], on)
@@ -248,23 +291,7 @@ class LayerSearch:
         for one in reversed(slopes):
             inner = one.multiply(one).T @ inner
         inner = inner + features.multiply(features).T @ each
-        mean = max(float(inner.mean()), 1e-300)
-
-        def step(damping: float) -> Float64:
-            scale = inner + (damping + 1e-3) * mean
-            found, _ = linalg.cg(
-                linalg.LinearOperator(
-                    (len(slope),) * 2, matvec=lambda v: curved(v) + damping * mean * v
-                ),
-                slope,
-                rtol=1e-8,
-                maxiter=self._solves,
-                M=linalg.LinearOperator((len(slope),) * 2, matvec=lambda v: v / scale),
-            )
-            result: Float64 = found
-            return result
-
-        return step
+        return _Normal(curved, slope, inner)
 
 
 def _zeroed(rows: sparse.csr_array, kept: npt.NDArray[np.bool_]) -> sparse.csr_array:
