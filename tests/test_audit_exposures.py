@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from pa_cfl_runs import AS, execute
 
 from privaudit.attacks.base import Guesses
 from privaudit.attacks.inversion import (
+    AnalyticInversion,
     BlindMatching,
     CosineInversion,
     RankProfileMatching,
@@ -26,7 +28,7 @@ from privaudit.campaigns.pa_cfl.claims import claims_of
 from privaudit.campaigns.pa_cfl.config import AuditConfig
 from privaudit.campaigns.pa_cfl.exposed import Exposed
 from privaudit.campaigns.pa_cfl.figure10 import ExposureFigure, exposure_figure
-from privaudit.campaigns.pa_cfl.plan import plan_probe
+from privaudit.campaigns.pa_cfl.plan import plan_figure, plan_probe, plan_undefended
 from privaudit.campaigns.pa_cfl.training import plan_membership, plan_training
 from privaudit.campaigns.pa_cfl.verdicts import verdicts_of
 from privaudit.campaigns.planned import Planned
@@ -81,6 +83,22 @@ def test_sorted_values_judge_the_as_only_where_nothing_stronger_applies(
     judged = {p.cell.attack.name for p in probe_plan(k) if p.headline and p.cell.label == "AS"}
     assert ("inversion/sorted-values" in judged) is fallback
     assert {"inversion/blind-top-k", "inference/labels-from-values"} <= judged
+
+
+def test_undefended_gradients_are_inverted_by_search_and_by_algebra() -> None:
+    run = recorded_run(8)
+    for planned in (
+        list(plan_undefended(run, fractions=(0.01,), seed=0)),
+        list(plan_figure(run, fraction=0.01, fractions=(), seed=0)),
+    ):
+        whole = {p.cell.attack.name: p for p in planned if p.position is None}
+        assert {"inversion/cosine", "inversion/analytic"} <= set(whole)
+        assert whole["inversion/analytic"].title == (
+            "Records from undefended gradients (layer by layer)"
+        )
+        assert len({p.cell.key() for p in planned}) == len(planned)
+        # They are the reference: no verdict on PA-CFL rests on them.
+        assert not any(p.headline for p in planned)
 
 
 def test_membership_is_asked_of_every_server_and_needs_coordinates() -> None:
@@ -264,7 +282,9 @@ def row(run: RecordedRun, attack: Any, label: str, error: float) -> tuple[Planne
     return cast(Planned, SimpleNamespace(cell=cell)), measured
 
 
-def figure(*, blind: Measurement | None = None) -> ExposureFigure:
+def figure(
+    *, blind: Measurement | None = None, analytic: tuple[Planned, Measurement] | None = None
+) -> ExposureFigure:
     probe, plain = synthetic_run("probe"), synthetic_run("plain")
     results = [
         row(plain, TopKMatching(source="update", k_fraction=0.1), "server", 0.3),
@@ -276,6 +296,8 @@ def figure(*, blind: Measurement | None = None) -> ExposureFigure:
     ]
     if blind is not None:
         results[3] = results[3][0], blind
+    if analytic is not None:
+        results.append(analytic)
     made = exposure_figure(results, probe=probe, undefended=plain, fraction=0.0025)
     assert made is not None
     return made
@@ -295,6 +317,25 @@ def test_figure_10_has_a_row_a_view_with_scores_under_each_picture() -> None:
     ]
     assert "highly indistinguishable" in str(made.table.rows[4])
     assert [r[6] for r in made.table.rows[:5]] == [3, 3, 3, 2, 3], "n is that of each row"
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"diagnostics": {"updates solved exactly": 0.95}}, "inversion/analytic"),
+        ({"diagnostics": {"updates solved exactly": 0.0}}, "inversion/cosine"),
+        ({"status": "not-applicable", "reason": "no", "guesses": {}}, "inversion/cosine"),
+    ],
+    ids=["solved", "searched for", "not applicable"],
+)
+def test_the_full_gradient_is_shown_by_algebra_where_it_solves_and_else_by_search(
+    change: dict[str, Any], shown: str
+) -> None:
+    item, measured = row(synthetic_run("plain"), AnalyticInversion(), "server", 1e-5)
+    told = figure(analytic=(item, replace(measured, **change))).table.rows[0]
+    assert told[1] == shown
+    # An error of 1e-5 is 100 dB, one of 1e-3 is 60.
+    assert str(told[3]).startswith("100.0" if shown == "inversion/analytic" else "60.0")
 
 
 def test_a_view_that_no_attack_could_read_says_why() -> None:

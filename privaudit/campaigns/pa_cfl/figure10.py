@@ -27,10 +27,19 @@ Results = Sequence[tuple[Planned, Measurement]]
 
 _CONFIDENCE: Final = 0.95
 
+#: What an attack by linear algebra says of itself, without knowing the records: on which share of
+#: updates it was exact. Where that is not most of them it is a search, weaker than the others.
+_SOLVED: Final = "updates solved exactly"
+_MOST: Final = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A row: whose view, by which attacks (the first that could be measured), and the paper."""
+    """A row: whose view, by which attacks, the strongest first, and the paper.
+
+    It shows the first that could be measured, and before all others one that succeeded by its own
+    account: an exact attack also runs on networks for which its algebra does not hold.
+    """
 
     label: str
     undefended: bool
@@ -44,7 +53,7 @@ _VIEWS: Final = (
         "Server: full gradient",
         True,
         "server",
-        ("inversion/cosine",),
+        ("inversion/analytic", "inversion/cosine"),
         "not shown",
     ),
     _View(
@@ -185,7 +194,7 @@ def _row(
     fraction: float,
 ) -> _Row:
     digest = (undefended if view.undefended else probe).digest
-    reason = "no attack of this audit reads this view"
+    reason, spare = "no attack of this audit reads this view", None
     for attack in view.attacks:
         for item, m in results:
             cell = item.cell
@@ -198,17 +207,23 @@ def _row(
             if m.status != "measured" or not m.guesses:
                 reason = m.reason or reason
                 continue
-            scores = {t.name: t.attack for t in m.triples}
-            return _Row(
-                view.label,
-                view.claim,
-                attack,
-                {t: np.asarray(g) for t, g in m.guesses.items()},
-                scores["PSNR"],
-                scores["SSIM"],
-                estimate(scores["identification"], confidence=_CONFIDENCE),
-            )
-    return _Row(view.label, view.claim, view.attacks[0], {}, None, None, None, reason)
+            if m.diagnostics.get(_SOLVED, 1.0) > _MOST:
+                return _measured_row(view, attack, m)
+            spare = spare or _measured_row(view, attack, m)
+    return spare or _Row(view.label, view.claim, view.attacks[0], {}, None, None, None, reason)
+
+
+def _measured_row(view: _View, attack: str, m: Measurement) -> _Row:
+    scores = {t.name: t.attack for t in m.triples}
+    return _Row(
+        view.label,
+        view.claim,
+        attack,
+        {t: np.asarray(g) for t, g in m.guesses.items()},
+        scores["PSNR"],
+        scores["SSIM"],
+        estimate(scores["identification"], confidence=_CONFIDENCE),
+    )
 
 
 def _baseline(name: str, guesses: Guesses, truth: Truth) -> _Row:

@@ -8,6 +8,7 @@ from typing import Any
 
 from privaudit.attacks.inference import LabelsFromPermutation, LabelsFromValues
 from privaudit.attacks.inversion import (
+    AnalyticInversion,
     BlindCoordinates,
     BlindMatching,
     CosineInversion,
@@ -64,6 +65,13 @@ def plan_undefended(
         make(CosineInversion(), setting=setting, keep=True),
         "undefended, cosine",
         "Records from undefended gradients (cosine and total variation)",
+        "What the server of plain federated averaging sees is enough to rebuild users' records.",
+        gallery=FIGURE_10A,
+    )
+    yield Planned(
+        make(AnalyticInversion(), setting=setting, keep=True),
+        "undefended, layer by layer",
+        "Records from undefended gradients (layer by layer)",
         "What the server of plain federated averaging sees is enough to rebuild users' records.",
         gallery=FIGURE_10A,
     )
@@ -197,6 +205,12 @@ def plan_figure(
             make(CosineInversion(), setting=setting, keep=True),
             "undefended, cosine",
             "Records from undefended gradients (cosine and total variation)",
+            what,
+        )
+        yield Planned(
+            make(AnalyticInversion(), setting=setting, keep=True),
+            "undefended, layer by layer",
+            "Records from undefended gradients (layer by layer)",
             what,
         )
     if fraction not in fractions:
