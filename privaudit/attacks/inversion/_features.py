@@ -31,6 +31,10 @@ Bool = npt.NDArray[np.bool_]
 
 _AT_ONCE = 256
 
+#: Outputs of the first convolution for each pixel from which images are solved for: about half are
+#: on, and with hardly more of them than pixels the search takes minutes and does not end well.
+_OUTPUTS = 3
+
 #: Steps of conjugate gradients for a step of the search over layers; most end much sooner.
 _SOLVES = 200
 
@@ -60,6 +64,8 @@ def features_to_images(
     """
     exact = np.zeros(len(found), np.bool_)
     stages = stages_before(layer, engine) if engine.records <= options.layer_records else None
+    if stages is not None and not _determined(stages[0]):
+        stages = None
     whole = np.array([len(one.inputs) == engine.records for one in found])
     best: dict[int, Behind] = {}
 
@@ -81,6 +87,10 @@ def features_to_images(
     for update, behind in best.items():
         start[update] = behind.images
     return exact
+
+
+def _determined(first: Stage) -> bool:
+    return math.prod(first.output_shape) >= _OUTPUTS * math.prod(first.input_shape)
 
 
 def inputs_of(module: nn.Module, engine: GradientEngine, images: Tensor) -> Tensor:
