@@ -13,6 +13,9 @@ from inversion_runs import LENET, PAPER, attacked, median, view_of, world
 
 from privaudit.attacks.inversion import AnalyticInversion
 from privaudit.attacks.inversion._alternation import Head
+from privaudit.attacks.inversion._convolutions import stages_before
+from privaudit.attacks.inversion._features import enough_outputs
+from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._separation import separate
 from privaudit.models import ModelSpec, build
 from privaudit.protocols.baselines.kinds import SERVER
@@ -169,3 +172,16 @@ def test_features_of_many_records_are_separated_through_the_paper_network(record
     distances = np.linalg.norm(found.inputs[:, None] - seen[0], axis=2)
     assert sorted(distances.argmin(1)) == list(range(records))
     assert (distances.min(1) < 1e-3 * np.linalg.norm(seen[0], axis=1).min()).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "solved"), [((1, 28, 28), True), ((1, 16, 16), True), ((3, 32, 32), False)]
+)
+def test_convolutions_are_solved_where_they_give_enough_for_each_pixel(shape, solved) -> None:
+    """Three channels of colour leave hardly more outputs on than there are pixels."""
+    model = build(ModelSpec("cnn", shape, 10), seed=0)
+    engine = GradientEngine(model, input_shape=shape, classes=10)
+    layer = next(m for m in engine.model.modules() if isinstance(m, torch.nn.Linear))
+    stages = stages_before(layer, engine)
+    assert stages is not None
+    assert enough_outputs(stages[0]) is solved

@@ -23,7 +23,7 @@ from privaudit.attacks.inversion._separation import Separation
 if TYPE_CHECKING:
     from privaudit.attacks.inversion.analytic import AnalyticInversion
 
-__all__ = ["features_to_images", "inputs_of"]
+__all__ = ["enough_outputs", "features_to_images", "inputs_of"]
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ def features_to_images(
     """
     exact = np.zeros(len(found), np.bool_)
     stages = stages_before(layer, engine) if engine.records <= options.layer_records else None
-    if stages is not None and not _determined(stages[0]):
+    if stages is not None and not enough_outputs(stages[0]):
         stages = None
     whole = np.array([len(one.inputs) == engine.records for one in found])
     best: dict[int, Behind] = {}
@@ -89,7 +89,8 @@ def features_to_images(
     return exact
 
 
-def _determined(first: Stage) -> bool:
+def enough_outputs(first: Stage) -> bool:
+    """Whether the first stage gives enough for images to be solved for."""
     return math.prod(first.output_shape) >= _OUTPUTS * math.prod(first.input_shape)
 
 
