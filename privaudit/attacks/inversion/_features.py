@@ -63,6 +63,7 @@ def features_to_images(
         Whose images are exact up to rounding.
     """
     exact = np.zeros(len(found), np.bool_)
+    settled = exact.copy()
     stages = stages_before(layer, engine) if engine.records <= options.layer_records else None
     if stages is not None and not enough_outputs(stages[0]):
         stages = None
@@ -74,14 +75,14 @@ def features_to_images(
         behind = _behind(stages, found[update], values[update], first, layer, options)
         if update not in best or behind.deviation < best[update].deviation:
             best[update] = behind
-        exact[update] = behind.exact
+        exact[update], settled[update] = behind.exact, behind.settled
 
     if stages is not None:
         for update in np.flatnonzero(whole).tolist():
             attempt(update, start[update].astype(np.float64))
-    _match(start, found, np.flatnonzero(~exact), layer, engine, options)
+    _match(start, found, np.flatnonzero(~settled), layer, engine, options)
     for number in range(1, options.layer_starts if stages is not None else 0):
-        for update in np.flatnonzero(whole & ~exact).tolist():
+        for update in np.flatnonzero(whole & ~settled).tolist():
             shape = start[update].shape
             attempt(update, start[update].astype(np.float64) if number == 1 else rng.random(shape))
     for update, behind in best.items():

@@ -46,10 +46,21 @@ _OPEN = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Behind:
-    """Images (records, *input_shape), whether they explain everything, and how far they are off."""
+    """Images of an update, and what is known of them.
+
+    Attributes
+    ----------
+    images : ndarray, shape (records, *input_shape)
+    exact : bool
+        Whether they meet the equations, and nothing else does.
+    settled : bool
+        Whether they meet the equations, so that another search finds nothing better.
+    deviation : float
+    """
 
     images: Float64
     exact: bool
+    settled: bool
     deviation: float
 
 
@@ -81,28 +92,29 @@ def images_behind(
     outputs, slopes = (torch.from_numpy(a).reshape(shape) for a in (features, derivatives))
     equations = ImageEquations.of(stages[0])
     search = LayerSearch(stages, outputs, slopes, last.gradient(values), steps=steps, solves=solves)
-    exact: list[Behind] = []
+    settled: list[Behind] = []
 
     def judged(images: Float64, limit: float) -> Behind:
         # Equations that are met are no proof where other images meet them too.
         deviation = search.deviation(images)
-        proven = deviation < limit and search.undetermined(images) < _OPEN
-        return Behind(images.reshape(start.shape), proven, deviation)
+        met = deviation < limit
+        proven = met and search.undetermined(images) < _OPEN
+        return Behind(images.reshape(start.shape), proven, met, deviation)
 
     def solved(images: Float64) -> bool:
         found = _solved(stages, equations, outputs, slopes, values, images.reshape(start.shape))
         if found is not None:
             behind = judged(found, _EXACT)
-            if behind.exact:
-                exact.append(behind)
-        return bool(exact)
+            if behind.settled:
+                settled.append(behind)
+        return bool(settled)
 
     flat = start.reshape(len(start), -1)
     plenty = all(equations_per_unknown(stage, len(start)) >= _PLENTY for stage in stages[1:])
     if plenty and solved(flat):
-        return exact[0]
+        return settled[0]
     images, _ = search.run(flat, done=lambda some: search.deviation(some) < _NEAR and solved(some))
-    return exact[0] if exact else judged(images, _NONE)
+    return settled[0] if settled else judged(images, _NONE)
 
 
 def _solved(
