@@ -146,6 +146,17 @@ def test_an_update_of_zeros_is_a_poor_guess_and_not_a_crash() -> None:
     assert np.isfinite(guesses.scores).all()
 
 
+@pytest.mark.parametrize("spec", [MLP, PAPER])
+def test_under_noise_nothing_is_called_exact(spec: ModelSpec) -> None:
+    w = world(335, 2, spec)
+    noise = np.random.default_rng(0).normal(0, 0.01, w.gradients.shape).astype(np.float32)
+    blurred = replace(w, gradients=w.gradients + noise)
+    attack = AnalyticInversion(iterations=3, feature_iterations=3)
+    guesses, _ = attacked(attack, view_of(blurred.transcript(), SERVER), w.knowledge)
+    assert guesses.diagnostics["largest residual"] > 0.1
+    assert guesses.diagnostics["updates solved exactly"] == 0
+
+
 @pytest.mark.parametrize("records", [4, 24])
 def test_features_of_many_records_are_separated_through_the_paper_network(records: int) -> None:
     w = world(335, 1, PAPER, per_user=records)

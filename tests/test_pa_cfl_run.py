@@ -25,7 +25,7 @@ from pa_cfl_runs import (
 
 from privaudit.datasets.base import ClientData, FederatedData, LabelledImages
 from privaudit.errors import ConfigurationError, InvalidDataError
-from privaudit.models import ModelSpec, build
+from privaudit.models import ModelSpec, build, flatten_parameters
 from privaudit.protocols.base import RoundMetrics
 from privaudit.protocols.baselines.fedavg import FedAvg
 from privaudit.protocols.pa_cfl import PACFL, PACFLConfig, kinds
@@ -424,3 +424,24 @@ def test_the_smallest_and_largest_k_run() -> None:
     )
     assert largest.outcome.status == "completed"
     assert largest.sent(kinds.NOISED_REMAINDER, 1)["user-1"].shape == (1,)
+
+
+@pytest.mark.parametrize(("mode", "records"), [("gradient", 1), ("fedavg", 1), ("fedavg", 3)])
+def test_a_batch_of_one_is_refused_where_batch_normalisation_cannot_train_on_it(
+    mode: str, records: int
+) -> None:
+    model = build(ModelSpec("resnet10", (1, 8, 8), 10), seed=0)
+    before = {name: value.clone() for name, value in model.named_buffers()}
+    with pytest.raises(ConfigurationError, match="batch of one record"):
+        local_update(
+            model,
+            np.zeros((records, 1, 8, 8), np.float32),
+            np.zeros(records, np.int64),
+            parameters=flatten_parameters(model),
+            learning_rate=0.1,
+            batch_size=2,
+            epochs=1,
+            mode=mode,
+            rng=np.random.default_rng(0),
+        )
+    assert all(value.equal(before[name]) for name, value in model.named_buffers())

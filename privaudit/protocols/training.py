@@ -14,7 +14,7 @@ from privaudit.errors import ConfigurationError
 from privaudit.models import load_parameters
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 __all__ = ["LocalTraining", "UpdateKind", "accuracy", "local_update"]
 
@@ -39,6 +39,33 @@ class LocalTraining(Protocol):
     ) -> npt.NDArray[np.float32]:
         """Train on one user's records and return the update."""
         ...
+
+
+def _require_batches_of_one(model: nn.Module, image: Tensor) -> None:
+    """Refuse a network that cannot train on one record, as batch normalisation may not.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot.
+    """
+    import torch
+
+    kept = {name: value.clone() for name, value in model.named_buffers()}
+    try:
+        with torch.no_grad():
+            model(image)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ConfigurationError(
+            "the network's batch normalisation cannot train on a batch of one record of this "
+            "size, because a layer leaves one value a channel; give each user more records (no "
+            "batch of one left over), or take a network without it"
+        ) from error
+    finally:
+        for name, value in model.named_buffers():
+            value.copy_(kept[name])
 
 
 def local_update(
@@ -95,6 +122,8 @@ def local_update(
     model.train()
     tensors = list(model.parameters())
     x, y = torch.from_numpy(images), torch.from_numpy(labels)
+    if len(y) == 1 or (mode == "fedavg" and len(y) % batch_size == 1):
+        _require_batches_of_one(model, x[:1])
     if mode == "gradient":
         gradients = torch.autograd.grad(cross_entropy(model(x), y), tensors)
         return np.concatenate([g.reshape(-1).numpy() for g in gradients])

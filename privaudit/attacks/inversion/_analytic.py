@@ -105,7 +105,7 @@ def _of_equal_size(
             ]
         )
     start = _starts(labels, engine, auxiliary, rng)
-    exact = np.array([layer.sees_image and len(one.inputs) == records for one in found])
+    exact = np.array([layer.sees_image and one.explains(records) for one in found])
     if layer.sees_image:
         for row, one in zip(start, found, strict=True):
             row[: len(one.inputs)] = one.inputs.reshape(-1, *engine.input_shape)

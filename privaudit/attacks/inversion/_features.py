@@ -67,7 +67,7 @@ def features_to_images(
     stages = stages_before(layer, engine) if engine.records <= options.layer_records else None
     if stages is not None and not enough_outputs(stages[0]):
         stages = None
-    whole = np.array([len(one.inputs) == engine.records for one in found])
+    whole = np.array([one.explains(engine.records) for one in found])
     best: dict[int, Behind] = {}
 
     def attempt(update: int, first: Float64) -> None:
