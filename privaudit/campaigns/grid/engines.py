@@ -21,8 +21,14 @@ __all__ = ["DaskEngine", "Engine", "PoolEngine", "Task", "answers"]
 #: Cells that are handed to a dask scheduler at a time.
 BATCH = 500
 
-#: Parts of dask that warn of what its own end brings about.
-_TALKING: Final = ("distributed.nanny", "distributed.scheduler", "distributed.worker")
+#: Parts of dask that tell of what its own end brings about, cells given up among them.
+_TALKING: Final = (
+    "distributed.client",
+    "distributed.nanny",
+    "distributed.scheduler",
+    "distributed.worker",
+    "tornado.application",
+)
 
 #: A key, and the cell that it stands for.
 Task = tuple[str, CellSpec]
@@ -142,7 +148,7 @@ class DaskEngine:
                         # What a cluster says while it is taken down, worker by worker, is of no
                         # use; before, it may be (a worker that is out of memory).
                         for name in _TALKING:
-                            logging.getLogger(name).setLevel(logging.ERROR)
+                            logging.getLogger(name).setLevel(logging.CRITICAL)
                 return
             file = Path(self.address)
             where: Mapping[str, Any] = (
