@@ -51,6 +51,9 @@ def _require_batches_of_one(model: nn.Module, image: Tensor) -> None:
     """
     import torch
 
+    if next(model.buffers(), None) is None:
+        # Batch normalisation keeps statistics: without them there is nothing to try.
+        return
     kept = {name: value.clone() for name, value in model.named_buffers()}
     try:
         with torch.no_grad():

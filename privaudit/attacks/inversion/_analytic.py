@@ -14,7 +14,8 @@ from privaudit.attacks.base import Guesses
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
 from privaudit.attacks.inversion._alternation import Head
-from privaudit.attacks.inversion._features import features_to_images, inputs_of
+from privaudit.attacks.inversion._convolutions import inputs_of
+from privaudit.attacks.inversion._features import features_to_images
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._observations import PartialUpdates
 from privaudit.attacks.inversion._priors import class_means

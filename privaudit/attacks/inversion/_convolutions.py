@@ -8,7 +8,8 @@ of its weights in its input too. ``float64`` throughout; imports torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,14 @@ from torch import Tensor, nn
 
 from privaudit.attacks.inversion._gradients import GradientEngine
 
-__all__ = ["Stage", "positions_of", "stages_before", "window_rows", "windows_of"]
+__all__ = [
+    "Stage",
+    "inputs_of",
+    "positions_of",
+    "stages_before",
+    "window_rows",
+    "windows_of",
+]
 
 #: Relative distance up to which a stage computes what the network's modules do.
 _SAME = 1e-5
@@ -93,6 +101,17 @@ def stages_before(layer: nn.Module, engine: GradientEngine) -> tuple[Stage, ...]
     return tuple(found) if found and _agrees(found, layer, engine) else None
 
 
+def inputs_of(module: nn.Module, engine: GradientEngine, images: Tensor) -> Tensor:
+    """Return what a layer sees of images (n, features)."""
+    seen: list[Tensor] = []
+    hook = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        engine.model(images)
+    finally:
+        hook.remove()
+    return seen[0]
+
+
 def windows_of(stage: Stage, convolved: Tensor) -> Tensor:
     """Return values by pooling window: (n, channels, height, width, positions)."""
     count, channels = convolved.shape[:2]
@@ -111,11 +130,14 @@ def positions_of(stage: Stage, windows: Tensor) -> Tensor:
     return split.reshape(count, channels, height * size, width * size)
 
 
+# Made once for a network's stages, not for every update: the matrix has millions of entries.
+@lru_cache(maxsize=4)
 def window_rows(stage: Stage) -> sparse.csr_array:
     """Return the convolution, less its bias, as a matrix by place in pooling windows.
 
     Its shape is (outputs x height x width x positions, inputs): rows in the order of
-    :func:`windows_of`, columns in that of the inputs (channels, height, width).
+    :func:`windows_of`, columns in that of the inputs (channels, height, width). It is shared, and
+    not to be written to.
     """
     weight = stage.weight.numpy()
     outputs, channels, tall, wide = weight.shape
@@ -173,15 +195,8 @@ def _stage(module: nn.Conv2d, offset: int, shape: Sequence[int]) -> Stage | None
 
 def _pooled(stage: Stage, window: int) -> Stage:
     channels, height, width = stage.output_shape
-    return Stage(
-        stage.weight,
-        stage.bias,
-        stage.padding,
-        window,
-        stage.offset,
-        stage.input_shape,
-        (channels, height // window, width // window),
-    )
+    shape = (channels, height // window, width // window)
+    return replace(stage, window=window, output_shape=shape)
 
 
 def _extent(size: int | tuple[int, ...]) -> int:
@@ -208,17 +223,12 @@ def _agrees(stages: Sequence[Stage], layer: nn.Module, engine: GradientEngine) -
         generator=torch.Generator().manual_seed(0),
         dtype=torch.float64,
     )
-    seen: list[Tensor] = []
-    hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        with torch.no_grad():
-            engine.model(probe.to(engine.device, engine.dtype))
-    finally:
-        hook.remove()
+    with torch.no_grad():
+        seen = inputs_of(layer, engine, probe.to(engine.device, engine.dtype))
     values = probe
     for stage in stages:
         values = stage.outputs(values)
-    features, wanted = values.flatten(1), seen[0].double().cpu()
+    features, wanted = values.flatten(1), seen.double().cpu()
     return features.shape == wanted.shape and bool(
         torch.linalg.vector_norm(features - wanted)
         <= _SAME * torch.linalg.vector_norm(wanted).clamp_min(1e-12)

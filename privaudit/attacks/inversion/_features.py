@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
-from privaudit.attacks.inversion._convolutions import Stage, stages_before
+from privaudit.attacks.inversion._convolutions import Stage, inputs_of, stages_before
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._layers import Behind, images_behind
 from privaudit.attacks.inversion._separation import Separation
@@ -23,7 +23,7 @@ from privaudit.attacks.inversion._separation import Separation
 if TYPE_CHECKING:
     from privaudit.attacks.inversion.analytic import AnalyticInversion
 
-__all__ = ["enough_outputs", "features_to_images", "inputs_of"]
+__all__ = ["enough_outputs", "features_to_images"]
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -93,17 +93,6 @@ def features_to_images(
 def enough_outputs(first: Stage) -> bool:
     """Whether the first stage gives enough for images to be solved for."""
     return math.prod(first.output_shape) >= _OUTPUTS * math.prod(first.input_shape)
-
-
-def inputs_of(module: nn.Module, engine: GradientEngine, images: Tensor) -> Tensor:
-    """Return what a layer sees of images (n, features)."""
-    seen: list[Tensor] = []
-    hook = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        engine.model(images)
-    finally:
-        hook.remove()
-    return seen[0]
 
 
 def _behind(

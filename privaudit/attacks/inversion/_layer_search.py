@@ -72,8 +72,10 @@ class _State:
         Row of the largest position of each window, by stage.
     on : sequence of ndarray
         Which of them are positive.
+    active : ndarray of bool, shape (records x features,)
+        Features that are on, or that these images turn on.
     deviations : ndarray, shape (records x features,)
-    designs, left : ndarrays
+    design, left : ndarray
         Equations of the last stage's gradient, and their residual.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from privaudit.attacks.inversion import (
     TopKMatching,
     ZeroFillMatching,
 )
+from privaudit.campaigns.cells import Cell
 from privaudit.campaigns.planned import Planned, attack_cell, percent
 from privaudit.campaigns.runs import RecordedRun
 from privaudit.campaigns.scorers import image_scorers, label_scorers, scorers_for
@@ -31,6 +32,9 @@ MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
 VIEWS = "Records rebuilt from each view of PA-CFL"
 FIGURE_10A = "Figure 10(a): from the largest entries of undefended gradients"
 FIGURE_10BC = "Figure 10(b, c): from the views of AS and MS, by k"
+
+#: What attacks on undefended gradients show.
+_ENOUGH = "What the server of plain federated averaging sees is enough to rebuild users' records."
 
 
 def _setting(run: RecordedRun, protocol: str) -> str:
@@ -47,6 +51,26 @@ def _blind_applies(run: RecordedRun) -> bool:
     return not BlindCoordinates().unmet(k=k, classes=classes, dimension=int(model["dimension"]))
 
 
+def _whole_gradients(
+    make: Callable[..., Cell], setting: str, *, gallery: str = ""
+) -> Iterator[Planned]:
+    """Plan the strongest attacks on whole gradients."""
+    for attack, series, title in (
+        (
+            CosineInversion(),
+            "undefended, cosine",
+            "Records from undefended gradients (cosine and total variation)",
+        ),
+        (
+            AnalyticInversion(),
+            "undefended, layer by layer",
+            "Records from undefended gradients (layer by layer)",
+        ),
+    ):
+        cell = make(attack, setting=setting, keep=True)
+        yield Planned(cell, series, title, _ENOUGH, gallery=gallery)
+
+
 def plan_undefended(
     run: RecordedRun, *, fractions: tuple[float, ...], seed: int
 ) -> Iterator[Planned]:
@@ -58,23 +82,10 @@ def plan_undefended(
         make(DeepLeakage(restarts=0), setting=setting, keep=True),
         "undefended, DLG",
         "Records from undefended gradients (DLG)",
-        "What the server of plain federated averaging sees is enough to rebuild users' records.",
+        _ENOUGH,
         gallery=FIGURE_10A,
     )
-    yield Planned(
-        make(CosineInversion(), setting=setting, keep=True),
-        "undefended, cosine",
-        "Records from undefended gradients (cosine and total variation)",
-        "What the server of plain federated averaging sees is enough to rebuild users' records.",
-        gallery=FIGURE_10A,
-    )
-    yield Planned(
-        make(AnalyticInversion(), setting=setting, keep=True),
-        "undefended, layer by layer",
-        "Records from undefended gradients (layer by layer)",
-        "What the server of plain federated averaging sees is enough to rebuild users' records.",
-        gallery=FIGURE_10A,
-    )
+    yield from _whole_gradients(make, setting, gallery=FIGURE_10A)
     for fraction in fractions:
         at = f"{setting}, the {percent(fraction)} largest entries"
         yield Planned(
@@ -199,20 +210,8 @@ def plan_figure(
     scorers = image_scorers(run)
     make = partial(attack_cell, run, members=(SERVER,), label="server", scorers=scorers, seed=seed)
     setting = _setting(run, "FedAvg")
-    what = "What the server of plain federated averaging sees is enough to rebuild users' records."
     if not fractions:
-        yield Planned(
-            make(CosineInversion(), setting=setting, keep=True),
-            "undefended, cosine",
-            "Records from undefended gradients (cosine and total variation)",
-            what,
-        )
-        yield Planned(
-            make(AnalyticInversion(), setting=setting, keep=True),
-            "undefended, layer by layer",
-            "Records from undefended gradients (layer by layer)",
-            what,
-        )
+        yield from _whole_gradients(make, setting)
     if fraction not in fractions:
         at = f"{setting}, the {percent(fraction)} largest entries"
         yield Planned(
