@@ -16,7 +16,7 @@ from privaudit import plugins
 from privaudit.attacks.presets import resolve
 from privaudit.campaigns.coalitions import check_coalition, counted_users, granted_without
 from privaudit.campaigns.grid.recorded import loaded
-from privaudit.campaigns.grid.specification import CellSpec
+from privaudit.campaigns.grid.specification import CellSpec, excluded_by
 from privaudit.campaigns.simulation import (
     FederationConfig,
     SimulationConfig,
@@ -151,6 +151,7 @@ class Campaign(BaseModel):
                 'it names no protocol; write protocol = "NAME" above the first table, or '
                 f"protocol = [...] in [grid]; known are {', '.join(known)}"
             )
+        values = {key: frozenset(axis) for key, axis in self.grid.items()}
         for entry in self.exclude:
             for key in entry:
                 if key not in self.grid:
@@ -159,7 +160,7 @@ class Campaign(BaseModel):
                         f"exclude: '{key}' is not an axis of the grid ({axes})."
                         f"{did_you_mean(key, self.grid)}"
                     )
-                if entry[key] not in self.grid[key]:
+                if entry[key] not in values[key]:
                     raise ValueError(
                         f"exclude: {key} = {entry[key]!r} excludes nothing; its values are "
                         f"{', '.join(map(repr, self.grid[key]))}"
@@ -174,12 +175,12 @@ class Campaign(BaseModel):
         PluginError, ConfigurationError
             If a protocol is unknown, or a parameter is wrong or fits no protocol.
         """
-        seen: set[str] = set()
-        used: set[str] = set()
+        seen, used = set[str](), set[str]()
         fixed = tuple(self._fixed())
+        excluded = excluded_by(self.exclude)
         for values in itertools.product(*self.grid.values()):
             point = dict(zip(self.grid, values, strict=True))
-            if any(all(point[k] == v for k, v in entry.items()) for entry in self.exclude):
+            if excluded(point):
                 continue
             run, keys = self._run(point, fixed)
             used |= keys
@@ -282,8 +283,8 @@ class Campaign(BaseModel):
                         cells.setdefault(spec.key(), spec)
                         if len(cells) > MOST_CELLS:
                             raise ConfigurationError(
-                                f"the campaign has more than {MOST_CELLS:,} cells, which is the "
-                                "limit: shorten an axis, or split it"
+                                f"the campaign has more than {MOST_CELLS:,} cells: shorten an "
+                                "axis, or split it"
                             )
         _check_counts(cells.values())
         if not cells:

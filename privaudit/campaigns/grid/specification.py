@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ from privaudit.errors import (
 )
 from privaudit.transcript import Coalition
 
-__all__ = ["CellSpec", "execute"]
+__all__ = ["CellSpec", "excluded_by", "execute"]
 
 _LOG = logging.getLogger(__name__)
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -150,6 +150,21 @@ def _disk_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
+
+
+def excluded_by(entries: Iterable[Mapping[str, Any]]) -> Callable[[Mapping[str, Any]], bool]:
+    """Return whether a point of a grid agrees with all keys of an entry, as a function of it.
+
+    A point is looked up once for all entries of the same keys, of which there may be very many.
+    """
+    excluded: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}
+    for entry in entries:
+        excluded.setdefault(tuple(entry), set()).add(tuple(entry.values()))
+
+    def left_out(point: Mapping[str, Any]) -> bool:
+        return any(tuple(point[k] for k in keys) in values for keys, values in excluded.items())
+
+    return left_out
 
 
 def _adversary(spec: CellSpec, run: RecordedRun, attack: Attack, seed: int) -> Cell:
