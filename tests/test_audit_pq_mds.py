@@ -210,7 +210,16 @@ class TestOwnTable:
     pytestmark = slow
 
     OPTIONS = ("--table", "people.csv", "--split", "random", "--label", "ill", "-j", "1", "-q")
-    CONFIG = "known_rows = 20\npersons = 20\ntargets = 20\nepsilons = [4.0]\n"
+    CONFIG = """
+known_rows = 20
+persons = 20
+targets = 20
+epsilons = [4.0]
+beside = false
+
+[parameters]
+initialisations = 1
+"""
 
     def test_nothing_of_the_data_is_in_the_report_unless_asked_for(self, tmp_path: Path) -> None:
         _write_table(tmp_path / "people.csv", rows=120)
