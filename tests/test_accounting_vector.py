@@ -52,15 +52,19 @@ def test_one_clone_has_the_renyi_divergence_of_the_laplace_mechanism() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 10, 20, 100, 1000])
 def test_all_vector_bounds_of_the_reference_are_reached_or_improved(
-    reference: dict[str, Any],
+    reference: dict[str, Any], n: int
 ) -> None:
     explicit = {
         (row["n"], float(row["eps0"]), row["T"]): row["lb_eps"]
         for row in reference["vector_level_lower_bounds"]
+        if row["n"] == n
     }
-    shown = 0
-    for row in reference["vector_level"]["rows"]:
+    rows = [row for row in reference["vector_level"]["rows"] if row["n"] == n]
+    assert len(rows) == 8
+    shown = set()
+    for row in rows:
         cell = row["n"], float(row["eps0"]), row["T"]
         found = accounting.vector_budget({row["n"]: row["T"]}, float(row["eps0"]), row["delta"])
         bounds = (found.floor.lower, found.refined.upper, found.basic.upper, found.local.upper)
@@ -71,13 +75,18 @@ def test_all_vector_bounds_of_the_reference_are_reached_or_improved(
         # than its bounds by more than its grid. Tighter is fine: these are upper bounds.
         assert found.floor.lower == pytest.approx(row["gdp_floor_eps"], rel=1e-6)
         if cell in explicit:
-            shown += 1
+            shown.add(cell)
             assert explicit[cell] <= (found.refined.upper or 0.0)
         for bound, name in ((found.basic, "shuffled_basic"), (found.refined, "shuffled_refined")):
             expected = row[f"{name}_rdp_eps"]
             assert bound.upper is not None
             assert bound.upper <= 1.02 * expected
-    assert shown >= 5
+    assert shown == set(explicit)
+
+
+def test_no_size_of_the_reference_is_left_out(reference: dict[str, Any]) -> None:
+    sizes = {row["n"] for row in reference["vector_level"]["rows"]}
+    assert sizes == {1, 2, 4, 5, 10, 20, 100, 1000}
 
 
 @pytest.mark.parametrize("n", [4, 10])

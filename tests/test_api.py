@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_runs import SCRIPT, privaudit
+from cli_runs import SCRIPT, Ended, privaudit
 
 import privaudit as pa
 from privaudit.campaigns.recordings import small_coalitions
@@ -143,18 +144,18 @@ def test_small_coalitions_are_servers_a_user_and_pairs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SCRIPT.exists(), reason=f"the package is not installed: no {SCRIPT}")
-def test_the_command_audits_a_recorded_run(tmp_path: Path) -> None:
+def test_the_command_audits_a_recorded_run(tmp_path: Path, call: Callable[..., Ended]) -> None:
     settings = [f"-p{k}={json.dumps(v)}" for k, v in PARAMETERS.items()]
     made = privaudit(
         "simulate", "disue", "-o", "run", "--users", "4", "-q", *settings, cwd=tmp_path
     )
     assert made.code == 0, made.err
-    ended = privaudit("audit", "run", "-o", "out", "-q", cwd=tmp_path)
+    ended = privaudit("audit", "run", "-o", "out", "-q", "-j", "1", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert read_report(tmp_path / "out").system.protocol == "disue"
-    refused = privaudit("audit", "run", "-o", "out2", "--users", "4", cwd=tmp_path)
+    refused = call("audit", "run", "-o", "out2", "--users", "4", cwd=tmp_path)
     assert refused.code == 2
     assert "is a recorded run" in refused.err
-    other = privaudit("audit", "run", "-o", "out", "--seed", "5", cwd=tmp_path)
+    other = call("audit", "run", "-o", "out", "--seed", "5", cwd=tmp_path)
     assert other.code == 2
     assert "another configuration" in other.err

@@ -198,7 +198,7 @@ def test_the_engines_give_the_same_bytes_of_cells_that_fail_too(tmp_path: Path) 
     lines += ['coalitions = ["server", "4 users", "nobody"]']
     (tmp_path / "campaign.toml").write_text("\n".join(lines) + "\n")
     for engine in ("dask", "local"):
-        command = ("run", "campaign.toml", "-o", engine, "--engine", engine, "-q")
+        command = ("run", "campaign.toml", "-o", engine, "--engine", engine, "-q", "-j", "1")
         assert privaudit(*command, cwd=tmp_path, timeout=300).code == 3
     assert stored(tmp_path / "dask") == stored(tmp_path / "local")
     assert {row[3] for row in stored(tmp_path / "dask")} == {

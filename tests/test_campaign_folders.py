@@ -243,7 +243,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(
     command: tuple[str, ...], out: str, finished: Path, call: Call
 ) -> None:
     if command[0] == "report":
-        call("run", "tiny.toml", "-o", "report", "-q", cwd=finished)
+        call("run", "tiny.toml", "-o", "report", "-q", "-j", "1", cwd=finished)
     told = refused(call(*command, "-o", out, cwd=finished))
     assert ("tiny.toml" if "tiny" in out else "/proc/privaudit") in told
 
