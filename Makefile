@@ -13,7 +13,7 @@ audit: $(STAMP)  ## Audit PA-CFL on scikit-learn's digits and write the report t
 	$(BIN)/privaudit audit pa-cfl -o $(OUT) --force
 
 test: $(STAMP)  ## Run the whole test suite
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(STAMP)  ## Run ruff and mypy --strict
 	$(BIN)/ruff check .

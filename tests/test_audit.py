@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +160,11 @@ def test_the_same_command_computes_nothing_again(finished: tuple[Path, Ended]) -
 
 
 def test_another_configuration_is_refused_and_nothing_is_changed(
-    finished: tuple[Path, Ended],
+    finished: tuple[Path, Ended], call: Callable[..., Ended]
 ) -> None:
     folder, _ = finished
     before = contents(folder)
-    ended = privaudit(*ARGUMENTS, "--seed", "5", cwd=folder)
+    ended = call(*ARGUMENTS, "--seed", "5", cwd=folder)
     assert ended.code == 2
     assert "holds an audit with another configuration" in ended.err
     assert contents(folder) == before
