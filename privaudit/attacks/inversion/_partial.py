@@ -27,6 +27,7 @@ from privaudit.attacks.inversion._objectives import ObjectiveMaker
 from privaudit.attacks.inversion._observations import LocalSteps, PartialUpdates, declared_model
 from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._records import group_by_records
+from privaudit.attacks.inversion._refine import Refinement, refined
 from privaudit.attacks.inversion._regressed_labels import regressed_labels
 from privaudit.attacks.inversion._unrolled import StepOptions, UnrolledUpdates, unrolled
 from privaudit.datasets.base import LabelledImages
@@ -69,10 +70,12 @@ def match(
     zero_fill: bool,
     rng: np.random.Generator,
     local: LocalTraining | None = None,
+    refinement: Refinement | None = None,
 ) -> Guesses:
     """Match values at coordinates, leaving the other entries free or taking them to be zero.
 
-    ``local`` simulates several local steps; without, updates are one gradient.
+    ``local`` simulates several local steps; without, updates are one gradient, and images of
+    single records are refined as ``refinement`` says.
     """
     assert knowledge.model is not None
     layout = classifier_rows(knowledge.model)
@@ -118,7 +121,9 @@ def match(
                 return known(where, gradients.gather(1, where))
 
             chosen, told = calibrated(options, engine, auxiliary, observe, rng=rng)
-        return _searched(chosen, engine, make, labels, part, auxiliary, rng, steps, told)
+        return _searched(
+            chosen, engine, make, labels, part, auxiliary, rng, steps, told, refinement
+        )
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)
@@ -262,6 +267,7 @@ def _searched(
     rng: np.random.Generator,
     steps: UnrolledUpdates | None = None,
     told: Mapping[str, float] = MappingProxyType({}),
+    refinement: Refinement | None = None,
 ) -> Guesses:
     found = _search.search(
         engine,
@@ -274,6 +280,11 @@ def _searched(
         simulated=steps,
     )
     extra = {"labels declared": float(options.known_labels is not None), **told}
+    if refinement is not None and steps is None:
+        found, more = refined(
+            found, engine, seen, labels, refinement=refinement, options=options, rng=rng
+        )
+        extra |= more
     if steps is not None:
         extra["local steps"] = float(len(steps.batches))
     way = engine.way if steps is None else "dense"

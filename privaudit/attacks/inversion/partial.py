@@ -98,10 +98,17 @@ class TopKMatching(MatchingOptions):
         the largest entries of an undefended update, at their true coordinates.
     k_fraction : float
         Share of entries taken from an undefended update; unused otherwise.
+    refinements : int
+        Turns in which images of single records are refined (:mod:`._refine`): known entries of a
+        fully connected layer tell what it saw, which Gauss-Newton steps meet, and the other
+        entries are matched again from there. 0 is none; nor is there any with a fitted prior that
+        is named, whose range images would leave.
+    refinement_steps : int
+        Gauss-Newton steps of a turn, at most.
     """
 
     name: ClassVar[str] = "inversion/top-k"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = _REQUIRES
     reads: ClassVar[tuple[str, ...]] = _READS
@@ -110,10 +117,17 @@ class TopKMatching(MatchingOptions):
     k_fraction: float = 0.0025
     init: Initialisation = "auto"
     prior: PriorName = "auto"
+    refinements: int = 5
+    refinement_steps: int = 6
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
         check_source(self.source, self.k_fraction)
+        for name in ("refinements", "refinement_steps"):
+            if getattr(self, name) < 0:
+                raise ConfigurationError(
+                    f"{name} must not be negative, got {getattr(self, name)}; 0 is none"
+                )
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct the record behind the known entries of every user.
@@ -136,10 +150,26 @@ class TopKMatching(MatchingOptions):
             placed=True,
         )
         from privaudit.attacks.inversion._partial import match
+        from privaudit.attacks.inversion._refine import Refinement
 
         auxiliary = granted_auxiliary(view, knowledge, options=self, attack=self.name)
         counts = record_counts(view, seen.users, options=self, attack=self.name)
-        return match(self, knowledge, seen, counts, auxiliary, zero_fill=False, rng=rng)
+        refinement = None
+        if self.refinements and self.prior in ("auto", "none"):
+            # What PA-CFL's users send is in an order of all users: another entry may be larger.
+            refinement = Refinement(
+                self.refinements, self.refinement_steps, largest=self.source == "update"
+            )
+        return match(
+            self,
+            knowledge,
+            seen,
+            counts,
+            auxiliary,
+            zero_fill=False,
+            rng=rng,
+            refinement=refinement,
+        )
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Guess the mean auxiliary image, or grey, for the same targets."""

@@ -1,0 +1,167 @@
+"""What fully connected layers saw of a record, read off known entries of its gradient.
+
+The gradient of a layer's weights is the derivatives at its outputs times its inputs, and that of
+its biases is the derivatives. Entries of both tell inputs exactly; an entry that is not among the
+k largest bounds one. Imports torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from privaudit.attacks.inversion._convolutions import inputs_of
+from privaudit.attacks.inversion._gradients import GradientEngine
+
+__all__ = ["KnownInputs", "Tail", "known_inputs", "tail_of"]
+
+#: Relative distance up to which two layers follow each other by rectified units.
+_SAME = 1e-5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """The last fully connected layers of a network, and where their parameters lie.
+
+    Attributes
+    ----------
+    classifier : Linear
+        With biases; nothing comes after it.
+    weight, bias : int
+        Positions of its parameters in the flat vector.
+    hidden : Linear or None
+        The layer whose rectified outputs the classifier sees, if there is one with biases.
+    hidden_weight, hidden_bias : int
+    """
+
+    classifier: nn.Linear
+    weight: int
+    bias: int
+    hidden: nn.Linear | None
+    hidden_weight: int
+    hidden_bias: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownInputs:
+    """What is known of a layer's inputs at one record.
+
+    Attributes
+    ----------
+    layer : Linear
+    values : Tensor of float64, shape (features,)
+        Nan where unknown.
+    bound : float
+        No unknown one is larger in magnitude; infinite where nothing is known of them.
+    """
+
+    layer: nn.Linear
+    values: Tensor
+    bound: float
+
+
+def tail_of(engine: GradientEngine) -> Tail | None:
+    """Return the network's last layers, or None if it does not end in one with biases."""
+    offsets, start = dict[int, int](), 0
+    for parameter in engine.model.parameters():
+        offsets[id(parameter)] = start
+        start += parameter.numel()
+    leaves = [m for m in engine.model.modules() if not list(m.children())]
+    last = leaves[-1]
+    if not isinstance(last, nn.Linear) or last.bias is None:
+        return None
+    hidden = None
+    if len(leaves) > 2 and isinstance(leaves[-2], nn.ReLU):
+        before = leaves[-3]
+        if isinstance(before, nn.Linear) and before.bias is not None:
+            hidden = before if _follow(before, last, engine) else None
+    return Tail(
+        last,
+        offsets[id(last.weight)],
+        offsets[id(last.bias)],
+        hidden,
+        0 if hidden is None else offsets[id(hidden.weight)],
+        0 if hidden is None else offsets[id(hidden.bias)],
+    )
+
+
+def known_inputs(
+    tail: Tail, indices: Tensor, values: Tensor, *, largest: bool
+) -> list[KnownInputs]:
+    """Return what entries of one record's gradient tell of the layers' inputs.
+
+    Parameters
+    ----------
+    indices : Tensor of int64, shape (k,)
+    values : Tensor, shape (k,)
+        The entries there.
+    largest : bool
+        Whether no other entry is larger in magnitude than these.
+
+    Returns
+    -------
+    list of KnownInputs
+        Of the classifier, and of the layer before it where all derivatives are known. Empty where
+        no derivative at the classifier's outputs is known.
+    """
+    values = values.double()
+    least = float(values.abs().min()) if largest else float("inf")
+    classes, features = tail.classifier.weight.shape
+    derivatives = _block(indices, values, tail.bias, classes)
+    if bool((derivatives.isnan().sum() == 1).item()):
+        # Those of cross entropy sum to zero.
+        derivatives = derivatives.where(~derivatives.isnan(), -derivatives.nansum())
+    entries = _block(indices, values, tail.weight, classes * features).reshape(classes, features)
+    seen, bound = _inputs(entries, derivatives, least)
+    if seen.isnan().all():
+        return []
+    found = [KnownInputs(tail.classifier, seen, bound)]
+    if tail.hidden is None or bool(derivatives.isnan().any()):
+        return found
+    units, width = tail.hidden.weight.shape
+    back = derivatives @ tail.classifier.weight.detach().cpu().double()
+    told = ~_block(indices, values, tail.hidden_bias, units).isnan()
+    # Units that are off have no derivative at all; of the others it is what comes back.
+    back[~(told | (seen > 0))] = float("nan")
+    entries = _block(indices, values, tail.hidden_weight, units * width).reshape(units, width)
+    seen, bound = _inputs(entries, back, least)
+    found.append(KnownInputs(tail.hidden, seen, bound))
+    return found
+
+
+def _inputs(entries: Tensor, derivatives: Tensor, least: float) -> tuple[Tensor, float]:
+    """Return inputs (features,) from entries (outputs, features), nan where unknown, and a bound.
+
+    Of several entries that tell an input, the one of the largest derivative is the most exact.
+    """
+    sizes = derivatives.abs()
+    if not bool((sizes > 0).any()):
+        return torch.full_like(entries[0], float("nan")), float("inf")
+    usable = ~entries.isnan() & (sizes > 0)[:, None]
+    best = torch.where(usable, sizes[:, None], -1.0).argmax(0)
+    at = torch.arange(entries.shape[1])
+    seen = torch.where(usable[best, at], entries[best, at] / derivatives[best], float("nan"))
+    return seen, least / float(sizes.nan_to_num(0).max())
+
+
+def _block(indices: Tensor, values: Tensor, start: int, count: int) -> Tensor:
+    """Return the entries from ``start`` on (count,), nan where unknown."""
+    found = torch.full((count,), float("nan"), dtype=torch.float64)
+    inside = (indices >= start) & (indices < start + count)
+    found[indices[inside] - start] = values[inside]
+    return found
+
+
+def _follow(hidden: nn.Linear, last: nn.Linear, engine: GradientEngine) -> bool:
+    """Whether the last layer sees the rectified outputs of the hidden one."""
+    probe = torch.rand(
+        (engine.records, *engine.input_shape), generator=torch.Generator().manual_seed(0)
+    ).to(engine.device, engine.dtype)
+    with torch.no_grad():
+        wanted = inputs_of(last, engine, probe)
+        made = hidden(inputs_of(hidden, engine, probe)).clamp_min(0)
+    return made.shape == wanted.shape and bool(
+        (made - wanted).norm() <= _SAME * wanted.norm().clamp_min(1e-12)
+    )
