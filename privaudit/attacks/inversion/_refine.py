@@ -34,10 +34,10 @@ Int64 = npt.NDArray[np.int64]
 _VARIATION = ((1e-1, 1e-4), (1e-2, 1e-4), (1e-2, 1e-5))
 
 #: Of the first-order steps between: how many, their learning rate, and the weight of the total
-#: variation as a share of the options', by turn.
+#: variation, by turn.
 _ITERATIONS = 100
 _LEARNING_RATE = 0.03
-_SHARES = (3.0, 1.0, 0.3)
+_WEIGHTS = (0.03, 0.01, 0.003)
 
 #: Differences of pixels below which total variation counts squared.
 _SOFT = 0.02
@@ -149,7 +149,7 @@ def refined(
             group_consistency=0.0,
             iterations=min(_ITERATIONS, options.iterations),
             learning_rate=_LEARNING_RATE,
-            total_variation=_SHARES[at] * options.total_variation,
+            total_variation=_WEIGHTS[at],
         )
         matched = _search.search(
             engine, make, labels, options=again, auxiliary=None, rng=rng, start=moved.cpu().numpy()
