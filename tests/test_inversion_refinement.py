@@ -176,3 +176,29 @@ def test_what_cannot_be_refined_is_left_as_it_was(case):
 def test_a_negative_number_of_turns_is_refused(name):
     with pytest.raises(ConfigurationError, match=f"{name} must not be negative, got -1"):
         TopKMatching(**{name: -1})
+
+
+@pytest.mark.parametrize(("share", "gains"), [(0.0025, False), (0.05, True)])
+def test_a_fitted_prior_is_left_only_where_that_helps_auxiliary_records(share, gains):
+    w = world(615, 4)
+    view = view_of(w.transcript(share), SERVER)
+    attack = TopKMatching(source="update", k_fraction=share)
+    told = run(attack, view, w.knowledge)
+    plain = run(replace(attack, refinements=0), view, w.knowledge)
+    gain = told.diagnostics["gain of refinement on auxiliary records"]
+    assert (gain > 0) == gains
+    assert ("refined" in told.diagnostics) == gains
+    difference = decibels(told, w.truth()) - decibels(plain, w.truth())
+    if gains:
+        assert difference.mean() > 3
+    else:
+        assert difference == pytest.approx(0, abs=1e-3)
+
+
+def test_a_fitted_prior_is_kept_where_too_few_records_could_tell():
+    w = world(615, 4)
+    view = view_of(w.transcript(0.05), SERVER)
+    few = replace(w.knowledge, auxiliary=w.auxiliary.take(np.arange(25)))
+    guesses = run(TopKMatching(source="update", k_fraction=0.05, iterations=5), view, few)
+    assert guesses.diagnostics["gain of refinement on auxiliary records"] == 0
+    assert "refined" not in guesses.diagnostics

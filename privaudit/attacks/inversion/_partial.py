@@ -27,7 +27,7 @@ from privaudit.attacks.inversion._objectives import ObjectiveMaker
 from privaudit.attacks.inversion._observations import LocalSteps, PartialUpdates, declared_model
 from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._records import group_by_records
-from privaudit.attacks.inversion._refine import Refinement, refined
+from privaudit.attacks.inversion._refine import Refinement, gain_of_refinement, refined
 from privaudit.attacks.inversion._regressed_labels import regressed_labels
 from privaudit.attacks.inversion._unrolled import StepOptions, UnrolledUpdates, unrolled
 from privaudit.datasets.base import LabelledImages
@@ -75,7 +75,7 @@ def match(
     """Match values at coordinates, leaving the other entries free or taking them to be zero.
 
     ``local`` simulates several local steps; without, updates are one gradient, and images of
-    single records are refined as ``refinement`` says.
+    single records are refined as ``refinement`` says, unless that harms auxiliary records.
     """
     assert knowledge.model is not None
     layout = classifier_rows(knowledge.model)
@@ -116,14 +116,21 @@ def match(
             shared = len(part.users) > 1 and bool((part.indices == part.indices[0]).all())
             same = part.indices[0] if shared else None
 
-            def observe(gradients: torch.Tensor, _: Int64) -> ObjectiveMaker:
+            def message(gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
                 where = _largest(gradients, part.values.shape[1], same)
-                return known(where, gradients.gather(1, where))
+                return where, gradients.gather(1, where)
+
+            def observe(gradients: torch.Tensor, _: Int64) -> ObjectiveMaker:
+                return known(*message(gradients))
 
             chosen, told = calibrated(options, engine, auxiliary, observe, rng=rng)
-        return _searched(
-            chosen, engine, make, labels, part, auxiliary, rng, steps, told, refinement
-        )
+        worth = refinement if steps is None else None
+        if worth is not None and auxiliary is not None and records == 1:
+            gain = gain_of_refinement(chosen, engine, auxiliary, message, refinement=worth, rng=rng)
+            if gain is not None:
+                told["gain of refinement on auxiliary records"] = gain
+                worth = worth if gain > 0 else None
+        return _searched(chosen, engine, make, labels, part, auxiliary, rng, steps, told, worth)
 
     with _search.single_thread():
         return group_by_records(seen.users, counts, attack)
@@ -280,7 +287,7 @@ def _searched(
         simulated=steps,
     )
     extra = {"labels declared": float(options.known_labels is not None), **told}
-    if refinement is not None and steps is None:
+    if refinement is not None:
         found, more = refined(
             found, engine, seen, labels, refinement=refinement, options=options, rng=rng
         )

@@ -36,7 +36,16 @@ from privaudit.datasets.base import LabelledImages
 from privaudit.errors import ConfigurationError
 from privaudit.models import ModelSpec, build, load_parameters
 
-__all__ = ["Found", "as_guesses", "engine_for", "probe_images", "search", "single_thread", "tensor"]
+__all__ = [
+    "Found",
+    "as_guesses",
+    "engine_for",
+    "fits_prior",
+    "probe_images",
+    "search",
+    "single_thread",
+    "tensor",
+]
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -251,6 +260,13 @@ def search(
     return Found(images, losses, evaluations, at_once)
 
 
+def fits_prior(options: MatchingOptions, auxiliary: LabelledImages | None, classes: int) -> bool:
+    """Whether a search with these options fits a prior to auxiliary records."""
+    if options.prior != "auto":
+        return options.prior != "none"
+    return auxiliary is not None and fills_its_space(auxiliary, classes)
+
+
 def _prior(
     options: MatchingOptions,
     auxiliary: LabelledImages | None,
@@ -259,11 +275,9 @@ def _prior(
     *,
     like: Tensor,
 ) -> Prior:
-    if options.prior == "none" or (options.prior == "auto" and auxiliary is None):
+    if not fits_prior(options, auxiliary, classes):
         return Pixels()
     assert auxiliary is not None
-    if options.prior == "auto" and not fills_its_space(auxiliary, classes):
-        return Pixels()
     if options.prior == "decoder":
         return train_decoder(
             auxiliary, latent=options.components, weight=options.prior_weight, like=like
