@@ -157,6 +157,8 @@ def images(world: World, seed: int) -> Samples:
             RankProfileMatching(**size.options(**AS_SPECIFIED)),
             management,
         ),
+        "top-k, PCA": (on_update(case, **size.options(prior="pca")), server),
+        "ranks, PCA": (RankProfileMatching(**size.options(prior="pca")), management),
         "unit magnitudes": (
             ZeroFillMatching(**size.options(**FROM_NOISE), source="update", k_fraction=case.share),
             view(unit_magnitudes(case), SERVER),
