@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,8 @@ def test_each_command_has_help(command: str, tmp_path: Path, call: Call) -> None
 
 def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
     assert privaudit("--version", cwd=tmp_path).out == f"privaudit {package.__version__}\n"
+    command = [sys.executable, "-m", "privaudit", "--version"]
+    assert subprocess.check_output(command, text=True) == f"privaudit {package.__version__}\n"
 
 
 def test_lists_are_json_on_request(tmp_path: Path, call: Call) -> None:

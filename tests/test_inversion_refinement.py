@@ -172,10 +172,25 @@ def test_what_cannot_be_refined_is_left_as_it_was(case):
         assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["refinements", "refinement_steps"])
-def test_a_negative_number_of_turns_is_refused(name):
-    with pytest.raises(ConfigurationError, match=f"{name} must not be negative, got -1"):
-        TopKMatching(**{name: -1})
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [("refinements", -1, "must not be negative"), ("refinement_steps", 0, "must be at least 1")],
+)
+def test_numbers_of_turns_and_steps_that_are_none_are_refused(name, value, words):
+    with pytest.raises(ConfigurationError, match=f"{name} {words}, got {value}"):
+        TopKMatching(**{name: value})
+
+
+@pytest.mark.parametrize("what", ["weights", "biases"])
+def test_nothing_is_known_of_entries_under_noise(what):
+    w = world(611, 3, PAPER)
+    tail = _known_inputs.tail_of(engine_of(w))
+    where, values = largest(w, 0, 0.0025)
+    assert _known_inputs.known_inputs(tail, where, values, largest=True)
+    noised = where < tail.bias if what == "weights" else where >= tail.bias
+    noise = torch.randn(len(values), generator=torch.Generator().manual_seed(3))
+    values = torch.where(noised, values * (1 + 0.02 * noise), values)
+    assert _known_inputs.known_inputs(tail, where, values, largest=True) == []
 
 
 @pytest.mark.parametrize(("share", "gains"), [(0.0025, False), (0.05, True)])

@@ -20,6 +20,9 @@ __all__ = ["KnownInputs", "Tail", "known_inputs", "tail_of"]
 #: Relative distance up to which two layers follow each other by rectified units.
 _SAME = 1e-5
 
+#: Relative deviation from which entries contradict each other: they are of single precision.
+_AGREE = 1e-3
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tail:
@@ -104,7 +107,8 @@ def known_inputs(
     -------
     list of KnownInputs
         Of the classifier, and of the layer before it where all derivatives are known. Empty where
-        no derivative at the classifier's outputs is known.
+        no derivative at the classifier's outputs is known, and where entries contradict each other
+        as those of no single record do, because noise was added.
     """
     values = values.double()
     least = float(values.abs().min()) if largest else float("inf")
@@ -115,7 +119,7 @@ def known_inputs(
         derivatives = derivatives.where(~derivatives.isnan(), -derivatives.nansum())
     entries = _block(indices, values, tail.weight, classes * features).reshape(classes, features)
     seen, bound = _inputs(entries, derivatives, least)
-    if seen.isnan().all():
+    if seen.isnan().all() or _contradict(entries, derivatives, seen):
         return []
     found = [KnownInputs(tail.classifier, seen, bound)]
     if tail.hidden is None or bool(derivatives.isnan().any()):
@@ -144,6 +148,18 @@ def _inputs(entries: Tensor, derivatives: Tensor, least: float) -> tuple[Tensor,
     at = torch.arange(entries.shape[1])
     seen = torch.where(usable[best, at], entries[best, at] / derivatives[best], float("nan"))
     return seen, least / float(sizes.nan_to_num(0).max())
+
+
+def _contradict(entries: Tensor, derivatives: Tensor, seen: Tensor) -> bool:
+    """Whether entries are not the products that they are of one record, beyond rounding.
+
+    Where several tell one input they must agree, and derivatives of cross entropy sum to zero.
+    """
+    products = derivatives[:, None] * seen
+    told = ~(entries.isnan() | products.isnan())
+    apart = (entries - products)[told].norm() / entries[told].norm().clamp_min(1e-300)
+    total = derivatives.sum().abs() / derivatives.abs().sum().clamp_min(1e-300)
+    return bool((apart > _AGREE) | (total > _AGREE))
 
 
 def _block(indices: Tensor, values: Tensor, start: int, count: int) -> Tensor:

@@ -99,10 +99,12 @@ class TopKMatching(MatchingOptions):
     k_fraction : float
         Share of entries taken from an undefended update; unused otherwise.
     refinements : int
-        Turns in which images of single records are refined (:mod:`._refine`): known entries of a
-        fully connected layer tell what it saw, which Gauss-Newton steps meet, and the other
-        entries are matched again from there. 0 is none; nor is there any with a fitted prior that
-        is named, whose range images would leave.
+        Turns in which images of single records are refined: known entries of a fully connected
+        layer tell what it saw, which Gauss-Newton steps meet, and the other entries are matched
+        again from there. 0 is none; nor is there any with a fitted prior that is named, whose
+        range images would leave, nor where entries contradict each other, because noise was added.
+        Where ``prior="auto"`` fits a prior, refinement is tried on auxiliary records first and
+        left out unless it brings them nearer.
     refinement_steps : int
         Gauss-Newton steps of a turn, at most.
     """
@@ -123,11 +125,15 @@ class TopKMatching(MatchingOptions):
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
         check_source(self.source, self.k_fraction)
-        for name in ("refinements", "refinement_steps"):
-            if getattr(self, name) < 0:
-                raise ConfigurationError(
-                    f"{name} must not be negative, got {getattr(self, name)}; 0 is none"
-                )
+        if self.refinements < 0:
+            raise ConfigurationError(
+                f"refinements must not be negative, got {self.refinements}; 0 is none"
+            )
+        if self.refinement_steps < 1:
+            raise ConfigurationError(
+                f"refinement_steps must be at least 1, got {self.refinement_steps}; for no "
+                "refinement set refinements to 0"
+            )
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct the record behind the known entries of every user.
