@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_conformance"}),
     frozenset({"testing", "api"}),
     frozenset({"cli"}),
+    frozenset({"__main__"}),
 )
 HEAVY = (
     "torch",
