@@ -111,6 +111,16 @@ def test_whatever_sizes_are_accepted_are_broken(k3, k4, n, seed):
     assert n < 8 or (found == one.vector).all()
 
 
+@pytest.mark.parametrize("seed", range(3850, 3858))
+def test_one_coordinate_that_is_small_by_chance_with_the_other_sign_does_not_mislead(seed):
+    """Of the pads the sign is known; seed 3854 failed when both were tried."""
+    shortest = pcsc.fitting(pcsc.Parameters(8, 4, 28, 22), dimension=1, largest=127)
+    sizes = shortest.modulus_bits, shortest.scale_bits, 28, 22
+    one = case(np.random.default_rng(seed), n=1, bits=8, sizes=sizes, zeros=False)
+    found = recover_from_pads(*one.public).values
+    assert (found * one.vector[0] == one.vector * found[0]).all()
+
+
 def test_ten_thousand_coordinates_are_exact_with_and_without_gmpy2(monkeypatch):
     one = case(np.random.default_rng(3), n=10_000)
     with_backend = recover_from_pads(*one.public)

@@ -107,7 +107,13 @@ def noise_limit(scale: int, *, count: int, seen: int = 0) -> int:
 
 
 def without_factor(
-    modulus: int, scale: int, ciphertexts: Bytes, multiple: int, *, seen: int = 0
+    modulus: int,
+    scale: int,
+    ciphertexts: Bytes,
+    multiple: int,
+    *,
+    seen: int = 0,
+    signs: tuple[int, ...] = (1, -1),
 ) -> tuple[int, int]:
     """Divide a multiple ``s g`` of the key, or its negative, by its small factor g.
 
@@ -124,6 +130,9 @@ def without_factor(
         ``s g mod p``.
     seen : int
         The largest known ``c_i / g``, if any is known.
+    signs : tuple of int
+        Whether it may be that of the key or of its negative. Where that is known the other is not
+        tried: of a few coordinates all may be small by chance.
 
     Returns
     -------
@@ -149,15 +158,15 @@ def without_factor(
                 "that of the plaintexts"
             )
     divided = [centred(c * inverted * factor, modulus) for c in sample]
-    factor *= _shared(divided, scale, seen=seen * factor)
+    factor *= _shared(divided, scale, seen=seen * factor, signs=signs)
     return multiple * inverse(factor, modulus) % modulus, factor
 
 
-def _shared(divided: list[int], scale: int, *, seen: int) -> int:
+def _shared(divided: list[int], scale: int, *, seen: int, signs: tuple[int, ...]) -> int:
     """Return the least g for which all ``g x`` are small modulo alpha, or 1 if none is."""
     for g in range(1, LARGEST_SHARED + 1):
         limit = noise_limit(scale, count=len(divided), seen=seen * g)
-        for sign in (1, -1):
+        for sign in signs:
             if all(sign * g * x % scale <= limit for x in divided):
                 return g
     return 1

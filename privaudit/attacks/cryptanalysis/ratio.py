@@ -61,7 +61,8 @@ def recover_from_pads(modulus: int, scale: int, ciphertexts: Bytes) -> Recovery:
     surplus = math.log2(modulus) - 1 - math.log2(numerator) - math.log2(denominator)
     multiple = last * inverse(denominator, modulus) % modulus
     pad = max(numerator, denominator)
-    key, factor = without_factor(modulus, scale, ciphertexts[:-2], multiple, seen=pad)
+    # Pads are positive, so the multiple is of the key and not of its negative.
+    key, factor = without_factor(modulus, scale, ciphertexts[:-2], multiple, seen=pad, signs=(1,))
     values, largest = unmask(modulus, scale, ciphertexts, key, seen=pad * factor)
     if values[-2:].any():
         raise RecoveryFailedError("the last two coordinates are not zero: they are no pads")
