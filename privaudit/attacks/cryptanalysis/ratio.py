@@ -35,6 +35,8 @@ def recover_from_pads(modulus: int, scale: int, ciphertexts: Bytes) -> Recovery:
     Recovery
         The vector and the key; where a factor divides every a_i and every c_i, which happens with
         probability below 2 ** -n, divided by it, for the challenge does not determine it.
+        Under the shortest sizes that decode, which leave hardly room between noise and alpha, two
+        or three coordinates with a common factor pass for others by chance, once in some hundreds.
 
     Raises
     ------
