@@ -36,8 +36,8 @@ FIGURE_10BC = "Figure 10(b, c): from the views of AS and MS, by k"
 #: What attacks on undefended gradients show.
 _ENOUGH = "What the server of plain federated averaging sees is enough to rebuild users' records."
 
-#: Turns in which an audit refines images of the largest entries. The first two gain most; five, the
-#: attack's own default, would cost a default audit a minute more.
+#: Turns in which an audit refines images of the largest entries: fewer than the attack does by
+#: itself, for an audit makes it and its control at every share of entries.
 _REFINEMENTS = 2
 
 
