@@ -25,7 +25,7 @@ from privaudit.campaigns.scorers import image_scorers, label_scorers, scorers_fo
 from privaudit.protocols.baselines.kinds import SERVER
 from privaudit.protocols.pa_cfl import kinds
 
-__all__ = ["plan_figure", "plan_probe", "plan_undefended", "top_k"]
+__all__ = ["plan_figure", "plan_probe", "plan_undefended"]
 
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
 
@@ -37,13 +37,13 @@ FIGURE_10BC = "Figure 10(b, c): from the views of AS and MS, by k"
 _ENOUGH = "What the server of plain federated averaging sees is enough to rebuild users' records."
 
 #: Turns in which an audit refines images of the largest entries: fewer than the attack does by
-#: itself, for an audit makes it and its control at every share of entries.
+#: itself, for an audit makes it and its control at every share of entries. None for values that
+#: one user places on the paper's network, where it would take a minute and gains little.
 _REFINEMENTS = 2
 
 
-def top_k(**options: Any) -> TopKMatching:
-    """Return the matching of the largest entries as audits make it."""
-    return TopKMatching(refinements=_REFINEMENTS, **options)
+def _top_k(*, refine: bool = True, **options: Any) -> TopKMatching:
+    return TopKMatching(refinements=_REFINEMENTS if refine else 0, **options)
 
 
 def _setting(run: RecordedRun, protocol: str) -> str:
@@ -98,7 +98,7 @@ def plan_undefended(
     for fraction in fractions:
         at = f"{setting}, the {percent(fraction)} largest entries"
         yield Planned(
-            make(top_k(source="update", k_fraction=fraction), setting=at, keep=True),
+            make(_top_k(source="update", k_fraction=fraction), setting=at, keep=True),
             "top-k entries, others left free",
             f"Records from the {percent(fraction)} largest entries at their coordinates",
             "Entries that are not known are left free instead of being taken to be zero.",
@@ -166,7 +166,7 @@ def plan_probe(
             gallery=shown,
         )
     yield Planned(
-        make(top_k(), (AS, colluder), "AS + 1 user"),
+        make(_top_k(refine=not headline), (AS, colluder), "AS + 1 user"),
         "AS + 1 user, values at true coordinates",
         f"Records from important values at their coordinates, {at}",
         "One user gives the aggregation server the global permutation sequence, which places "
@@ -224,7 +224,7 @@ def plan_figure(
     if fraction not in fractions:
         at = f"{setting}, the {percent(fraction)} largest entries"
         yield Planned(
-            make(top_k(source="update", k_fraction=fraction), setting=at, keep=True),
+            make(_top_k(source="update", k_fraction=fraction), setting=at, keep=True),
             "top-k entries, others left free",
             f"Records from the {percent(fraction)} largest entries at their coordinates",
             "Entries that are not known are left free instead of being taken to be zero.",
