@@ -217,3 +217,17 @@ def test_a_fitted_prior_is_kept_where_too_few_records_could_tell():
     guesses = run(TopKMatching(source="update", k_fraction=0.05, iterations=5), view, few)
     assert guesses.diagnostics["gain of refinement on auxiliary records"] == 0
     assert "refined" not in guesses.diagnostics
+
+
+def test_entries_under_noise_are_matched_as_without_refinement():
+    w = world(616, 3)
+    noise = np.random.default_rng(0).normal(size=w.gradients.shape).astype(np.float32)
+    scale = 0.01 * np.abs(w.gradients).max()
+    noised = replace(w, gradients=w.gradients + scale * noise)
+    view = view_of(noised.transcript(0.05), SERVER)
+    attack = TopKMatching(source="update", k_fraction=0.05, prior="none", iterations=20)
+    plain = run(replace(attack, refinements=0), view, w.knowledge)
+    told = run(attack, view, w.knowledge)
+    assert told.diagnostics["refined"] == 0
+    for one, other in zip(plain.values, told.values, strict=True):
+        assert np.array_equal(one, other)

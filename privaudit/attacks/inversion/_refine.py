@@ -107,8 +107,8 @@ def refined(
     -------
     Found
         Its losses are one minus the cosine over the known entries. What was found, where the
-        network does not end in a layer with biases, an image has too many pixels, or updates are
-        of several records.
+        network does not end in a layer with biases, an image has too many pixels, updates are of
+        several records, or no entries tell what a layer saw.
     """
     assert seen.indices is not None
     pixels = math.prod(engine.input_shape)
@@ -121,6 +121,8 @@ def refined(
         known_inputs(tail, at, entries, largest=refinement.largest)
         for at, entries in zip(where.cpu(), values.cpu(), strict=True)
     ]
+    if not any(known):
+        return found, {"refined": 0.0}
     make = objectives.masked_cosine(where, values)
     soft = one_hot(labels.ravel(), engine)
 
