@@ -22,7 +22,7 @@ from privaudit.attacks.inversion._options import MatchingOptions
 from privaudit.attacks.inversion._priors import fills_its_space
 from privaudit.datasets.base import LabelledImages
 
-__all__ = ["Observe", "calibrated", "candidates"]
+__all__ = ["Observe", "calibrated", "candidates", "held_out", "mean_decibels"]
 
 Int64 = npt.NDArray[np.int64]
 
@@ -90,11 +90,7 @@ def calibrated(
     ):
         return options, {"calibrated": 0.0}
     seed = int(rng.integers(2**31))
-    order = np.random.default_rng(seed).permutation(len(auxiliary))
-    own = auxiliary.take(order[: options.calibration])
-    rest = auxiliary.take(np.sort(order[options.calibration :]))
-    images = _search.tensor(own.images, engine)
-    gradients = engine.gradients(images, one_hot(own.labels, engine)).flat().detach()
+    own, rest, images, gradients = held_out(engine, auxiliary, options.calibration, seed=seed)
     make = observe(gradients, own.labels)
     ways = candidates(options, rest, classes=engine.classes)
     reached, evaluations = [], 0
@@ -107,8 +103,7 @@ def calibrated(
             auxiliary=rest,
             rng=np.random.default_rng(seed),
         )
-        error = (found.images[:, 0].clamp(0, 1) - images).square().mean((1, 2, 3))
-        reached.append(float(-10 * error.double().clamp_min(_PERFECT).log10().mean()))
+        reached.append(mean_decibels(found.images, images))
         evaluations += found.evaluations
     best = ways[int(np.argmax(reached))]
     told = {
@@ -120,3 +115,23 @@ def calibrated(
     for way, value in zip(ways, reached, strict=True):
         told[f"PSNR on auxiliary records: {way.words}"] = value
     return best.options, told
+
+
+def held_out(
+    engine: GradientEngine, auxiliary: LabelledImages, count: int, *, seed: int
+) -> tuple[LabelledImages, LabelledImages, Tensor, Tensor]:
+    """Return auxiliary records to attack, the others, and the former's images and gradients.
+
+    Images are (count, ...), gradients (count, d).
+    """
+    order = np.random.default_rng(seed).permutation(len(auxiliary))
+    own = auxiliary.take(order[:count])
+    images = _search.tensor(own.images, engine)
+    gradients = engine.gradients(images, one_hot(own.labels, engine)).flat().detach()
+    return own, auxiliary.take(np.sort(order[count:])), images, gradients
+
+
+def mean_decibels(found: Tensor, images: Tensor) -> float:
+    """Return the mean PSNR of what was found (n, 1, ...) against images (n, ...)."""
+    error = (found[:, 0].clamp(0, 1) - images).square().mean((1, 2, 3))
+    return float(-10 * error.double().clamp_min(_PERFECT).log10().mean())

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
+from privaudit.attacks.inversion._calibration import held_out, mean_decibels
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._known_inputs import KnownInputs, Tail, known_inputs, tail_of
 from privaudit.attacks.inversion._labels import one_hot
@@ -55,9 +56,6 @@ _PIXELS = 4096
 #: Auxiliary records on which it is tried, and how many times as many there must be.
 _TRIED = 6
 _LEFT = 5
-
-#: Mean squared error of a perfect guess, so that its PSNR is finite.
-_PERFECT = 1e-12
 
 _ROWS_AT_ONCE = 128
 _IMAGES_AT_ONCE = 16
@@ -203,10 +201,8 @@ def gain_of_refinement(
         return None
     if len(auxiliary) < _LEFT * _TRIED:
         return 0.0
-    order = np.random.default_rng(int(rng.integers(2**31))).permutation(len(auxiliary))
-    own, rest = auxiliary.take(order[:_TRIED]), auxiliary.take(np.sort(order[_TRIED:]))
-    images = _search.tensor(own.images, engine)
-    gradients = engine.gradients(images, one_hot(own.labels, engine)).flat().detach()
+    seed = int(rng.integers(2**31))
+    own, rest, images, gradients = held_out(engine, auxiliary, _TRIED, seed=seed)
     where, values = message(gradients)
     labels = own.labels[:, None]
     found = _search.search(
@@ -220,11 +216,7 @@ def gain_of_refinement(
     seen = PartialUpdates(("",) * _TRIED, values.cpu().numpy(), where.cpu().numpy())
     after, _ = refined(found, engine, seen, labels, refinement=refinement, options=options, rng=rng)
 
-    def decibels(some: Tensor) -> float:
-        error = (some[:, 0].clamp(0, 1) - images).square().mean((1, 2, 3))
-        return float(-10 * error.double().clamp_min(_PERFECT).log10().mean())
-
-    return decibels(after.images) - decibels(found.images)
+    return mean_decibels(after.images, images) - mean_decibels(found.images, images)
 
 
 class _Equations:
