@@ -29,6 +29,8 @@ MS, AS, SERVER = "management-server", "aggregation-server", "server"
 SHORT: Mapping[str, Any] = {
     "iterations": 1,
     "restarts": 1,
+    "refinements": 1,
+    "refinement_steps": 1,
     "feature_iterations": 1,
     "tries": 10,
     "starts": 1,

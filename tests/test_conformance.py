@@ -40,6 +40,7 @@ from privaudit.transcript import (
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
 MODEL = ModelSpec("lenet", (1, 8, 8), 10)
 BRIEF: dict[str, Any] = {"iterations": 3}
+REFINED = BRIEF | {"refinements": 1, "refinement_steps": 2}
 BLIND: dict[str, Any] = {"simulated_users": 20, "starts": 1, "evaluations": 4}
 
 
@@ -183,8 +184,8 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
     "inversion/dlg": [({"iterations": 2}, "fedavg", (SERVER,))],
     "inversion/cosine": [(BRIEF, "fedavg", (SERVER,))],
     "inversion/top-k": [
-        (BRIEF, "pa-cfl", (AS, "user-1")),
-        (BRIEF | {"source": "update"}, "fedavg", (SERVER,)),
+        (REFINED, "pa-cfl", (AS, "user-1")),
+        (REFINED | {"source": "update"}, "fedavg", (SERVER,)),
     ],
     "inversion/zero-fill": [
         (BRIEF, "pa-cfl", (AS, "user-1")),

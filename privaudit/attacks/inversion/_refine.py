@@ -57,7 +57,8 @@ _PIXELS = 4096
 _TRIED = 6
 _LEFT = 5
 
-_ROWS_AT_ONCE = 128
+#: Derivatives taken at once: beyond that they fall out of the cache.
+_ROWS_AT_ONCE = 32
 _IMAGES_AT_ONCE = 16
 
 
@@ -253,9 +254,8 @@ class _Equations:
                 break
         return x.to(image.device, image.dtype).reshape(image.shape)
 
-    def _seen(self, x: Tensor) -> list[Tensor]:
-        images = _search.tensor(x.numpy(), self._engine) if not x.requires_grad else x
-        images = images.reshape(1, *self._engine.input_shape)
+    def _seen(self, images: Tensor) -> list[Tensor]:
+        """Return what the layers see of images (n, channels, height, width): (n, features) each."""
         seen: list[Tensor] = []
         hooks = [
             layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -266,37 +266,60 @@ class _Equations:
         finally:
             for hook in hooks:
                 hook.remove()
-        return [one.flatten() for one in reversed(seen)]
+        return [one.flatten(1) for one in reversed(seen)]
 
-    def _parts(self, seen: Sequence[Tensor]) -> Tensor:
-        """Return deviations from known inputs, and from the bound where others are beyond it."""
-        parts = []
+    def _image(self, x: Tensor) -> Tensor:
+        return _search.tensor(x.numpy(), self._engine).reshape(1, *self._engine.input_shape)
+
+    def _places(self, seen: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Return which inputs of one image are known, and which others are beyond the bound."""
+        places = []
         for one, inputs in zip(self._found, seen, strict=True):
             known = ~one.values.isnan().to(inputs.device)
+            places.append((known, ~known & (inputs[0].abs() > one.bound)))
+        return places
+
+    def _parts(self, seen: Sequence[Tensor], places: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """Return deviations (n, parts) from known inputs, and from the bound of those beyond it."""
+        parts = []
+        for one, inputs, (known, beyond) in zip(self._found, seen, places, strict=True):
             wanted = one.values.to(inputs.device, inputs.dtype)
-            parts.append((inputs - wanted)[known])
-            beyond = ~known & (inputs.abs() > one.bound)
-            parts.append(inputs.abs()[beyond] - one.bound)
-        return torch.cat(parts) / self._size
+            parts.append((inputs - wanted)[:, known])
+            parts.append(inputs.abs()[:, beyond] - one.bound)
+        return torch.cat(parts, 1) / self._size
 
     def _residual(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._parts(self._seen(x)).cpu().double()
+            seen = self._seen(self._image(x))
+            return self._parts(seen, self._places(seen))[0].cpu().double()
 
     def _linear(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the residual (n,) and its derivatives (n, pixels)."""
-        pixels = _search.tensor(x.numpy(), self._engine).requires_grad_(True)
-        parts = self._parts(self._seen(pixels))
-        rows = []
-        for start in range(0, len(parts), _ROWS_AT_ONCE):
-            count = min(_ROWS_AT_ONCE, len(parts) - start)
-            chosen = torch.zeros(count, len(parts), dtype=parts.dtype, device=parts.device)
-            chosen[torch.arange(count), start + torch.arange(count)] = 1
-            (slopes,) = torch.autograd.grad(
-                parts, pixels, chosen, is_grads_batched=True, retain_graph=True
-            )
-            rows.append(slopes)
-        return parts.detach().cpu().double(), torch.cat(rows).cpu().double()
+        image = self._image(x)
+        with torch.no_grad():
+            seen = self._seen(image)
+            places = self._places(seen)
+            residual = self._parts(seen, places)[0]
+        # Each copy of the image is differentiated for a row of its own: twice as fast as rows that
+        # torch maps over. Batch statistics, which tie copies together, leave but one of them.
+        rows = max(1, min(_ROWS_AT_ONCE, len(residual)))
+        copies = image.repeat(rows if self._engine.factored else 1, 1, 1, 1).requires_grad_(True)
+        parts = self._parts(self._seen(copies), places)
+        slopes = []
+        for start in range(0, len(residual), rows):
+            at = torch.arange(min(rows, len(residual) - start), device=parts.device)
+            if self._engine.factored:
+                chosen = torch.zeros_like(parts)
+                chosen[at, start + at] = 1
+                (found,) = torch.autograd.grad(parts, copies, chosen, retain_graph=True)
+            else:
+                chosen = parts.new_zeros(len(at), *parts.shape)
+                chosen[at, 0, start + at] = 1
+                (found,) = torch.autograd.grad(
+                    parts, copies, chosen, is_grads_batched=True, retain_graph=True
+                )
+            slopes.append(found[: len(at)].reshape(len(at), -1))
+        return residual.cpu().double(), torch.cat(slopes).cpu().double()
 
     def _variation(self, x: Tensor, weight: float) -> float:
         apart = x[self._first] - x[self._second]
@@ -320,7 +343,8 @@ def _step(curved: Tensor, slope: Tensor, x: Tensor, damping: float) -> Tensor:
     free = torch.arange(len(x))
     for _ in range(_HELD):
         step = torch.zeros_like(x)
-        factor, failed = torch.linalg.cholesky_ex(damped[free][:, free])
+        whole = len(free) == len(x)
+        factor, failed = torch.linalg.cholesky_ex(damped if whole else damped[free][:, free])
         if bool(failed):
             return torch.zeros_like(x)
         step[free] = -torch.cholesky_solve(slope[free, None], factor)[:, 0]
