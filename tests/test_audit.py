@@ -33,6 +33,7 @@ probe_fractions = [0.01]
 
 [parameters]
 rounds = 1
+local_epochs = 1
 model = "lenet"
 similarity = "jaccard"
 top_k_fraction = 0.001

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Protocol
 
 from privaudit.campaigns.cells import Cell, CellStore, Measurement, measure
 from privaudit.campaigns.runs import RecordedRun, recorded
 from privaudit.campaigns.simulation import AnySimulationConfig, simulation_config
-from privaudit.campaigns.workers import end_with_parent, one_thread_a_worker
+from privaudit.campaigns.workers import (
+    end_with_parent,
+    one_thread_a_worker,
+    take_environment,
+    worker_context,
+)
 
 __all__ = ["Batch", "HasCell", "measure_batches"]
 
@@ -64,7 +70,8 @@ def _work(batch: Batch, data_root: Path | None, position: int) -> Measurement:
     return measure(batch.plan(_run(batch, data_root))[position].cell)
 
 
-def _start_worker() -> None:
+def _start_worker(variables: Mapping[str, str]) -> None:
+    take_environment(variables)
     import torch
 
     torch.set_num_threads(1)
@@ -130,8 +137,9 @@ def _in_processes(
     one_thread_a_worker()
     pool = ProcessPoolExecutor(
         max_workers=min(jobs, len(missing)),
-        mp_context=get_context("spawn"),
+        mp_context=worker_context(),
         initializer=_start_worker,
+        initargs=(dict(os.environ),),
     )
     with pool:
         waiting: dict[Future[Measurement], int] = {}

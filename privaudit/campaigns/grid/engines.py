@@ -59,7 +59,7 @@ def _failed(reason: str, seconds: float = 0.0) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PoolEngine:
-    """Spawned processes with one thread each.
+    """Processes of their own with one thread each.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Spawned worker processes with limits: one that dies or runs too long costs one task."""
+"""Worker processes with limits: one that dies or runs too long costs one task."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from privaudit.campaigns.workers import end_with_parent, one_thread_a_worker
+from privaudit.campaigns.workers import (
+    end_with_parent,
+    one_thread_a_worker,
+    take_environment,
+    worker_context,
+)
 from privaudit.errors import ConfigurationError, PrivauditError
 
 __all__ = ["Answer", "Pool"]
@@ -30,8 +34,9 @@ _TICK: Final = 0.2
 _STATUS: Final = "/proc/{}/status"
 
 
-def _serve(work: Work, pipe: Connection, log: Path | None) -> None:
+def _serve(work: Work, pipe: Connection, log: Path | None, variables: Mapping[str, str]) -> None:
     """Answer tasks until the pipe is closed; an exception becomes its text."""
+    take_environment(variables)
     # Ctrl-C reaches every process of the terminal; the parent alone says what happened.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
@@ -209,11 +214,13 @@ class Pool:
         return Answer(None, reason, worker.log)
 
     def _start(self) -> _Worker:
-        context = get_context("spawn")
+        context = worker_context()
         ours, theirs = context.Pipe()
         self._count += 1
         log = None if self._logs is None else self._logs / f"worker-{os.getpid()}-{self._count}.log"
-        process = context.Process(target=_serve, args=(self._work, theirs, log), daemon=True)
+        process = context.Process(
+            target=_serve, args=(self._work, theirs, log, dict(os.environ)), daemon=True
+        )
         process.start()
         theirs.close()
         return _Worker(process, ours, log)
