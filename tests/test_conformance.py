@@ -88,7 +88,7 @@ def gradients(name: str, recorder: MemoryRecorder) -> Transcript:
 
 
 def training(recorder: MemoryRecorder) -> Transcript:
-    return run("pa-cfl", many_records(), recorder, rounds=2)
+    return run("pa-cfl", many_records(), recorder, rounds=2, local_epochs=1)
 
 
 def few_steps(recorder: MemoryRecorder) -> Transcript:
@@ -102,11 +102,11 @@ def few_hidden_steps(recorder: MemoryRecorder) -> Transcript:
 
 
 def averaging(recorder: MemoryRecorder) -> Transcript:
-    return run("fedavg", many_records(), recorder, rounds=2)
+    return run("fedavg", many_records(), recorder, rounds=2, local_epochs=1)
 
 
 def private(recorder: MemoryRecorder) -> Transcript:
-    return run("dp-fedavg", many_records(), recorder, rounds=1)
+    return run("dp-fedavg", many_records(), recorder, rounds=1, local_epochs=1)
 
 
 def updates_hidden(recorder: MemoryRecorder) -> Transcript:
@@ -149,6 +149,7 @@ def similar(recorder: MemoryRecorder) -> Transcript:
     config = DisUEConfig(
         model=MODEL.name,
         rounds=2,
+        local_epochs=1,
         participation=1.0,
         similarity="plain",
         distillation="none",
