@@ -161,9 +161,8 @@ class Half:
         self.laws = np.zeros((most + 1, parts * most + 1))
         self.laws[0, 0] = 1.0
         for r in range(most):
-            row, following = self.laws[r, : parts * r + 1], self.laws[r + 1]
-            for step, probability in enumerate(law.tolist()):
-                following[step : step + row.size] += probability * row
+            row = self.laws[r, : parts * r + 1]
+            self.laws[r + 1, : row.size + parts] = np.convolve(row, law)
 
     def moments(self, k: int, window: Window, powers: Array) -> Array:
         """Return ``E[S**p | r] - 1`` for the powers p: shape (counts of the window, powers).
@@ -177,20 +176,27 @@ class Half:
         """
         top = self.parts * window.high
         scale = 2 * math.sinh(self.u) / (self.parts * k)
+
+        def values(columns: NDArray[np.intp]) -> Array:
+            log_s = np.log1p(columns * scale + math.expm1(-self.u))
+            return np.asarray(np.expm1(log_s[:, None] * powers), dtype=np.float64)
+
         with np.errstate(over="ignore", divide="ignore"):
-            log_s = np.log1p(np.arange(top + 1) * scale + math.expm1(-self.u))
-            values = np.expm1(log_s[:, None] * powers)
-        if not math.isfinite(values.max()):
+            # Powers are greatest at one end.
+            ends = values(np.array([0, top]))
+        if not math.isfinite(ends.max()):
             raise NumericalError(
                 f"a Renyi moment of order {powers.max():.3g} at t = {2 * self.u:.3g} is not finite"
             )
-        first = 0
+        first, last = 0, top + 1
         if window.low > 0:
-            # What is below the first column is less than the allowance for rounding in `joined`.
+            # What is beyond these columns is less than the allowance for rounding in `joined`.
             least = math.exp(-60 - 2 * self.u * float(powers.max()))
-            first = int(np.searchsorted(np.cumsum(self.laws[window.low, : top + 1]), least))
-        laws = self.laws[window.low : window.high + 1, first : top + 1]
-        return np.asarray(laws @ values[first:], dtype=np.float64)
+            lowest, highest = self.laws[[window.low, window.high], : top + 1]
+            first = int(np.searchsorted(np.cumsum(lowest), least))
+            last -= int(np.searchsorted(np.cumsum(highest[::-1]), least))
+        laws = self.laws[window.low : window.high + 1, first:last]
+        return np.asarray(laws @ values(np.arange(first, last)), dtype=np.float64)
 
 
 def joined(
