@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -94,6 +96,24 @@ def called(
         code = int(ended.code or 0)
     out, err = capsys.readouterr()
     return Ended(code, out, err)
+
+
+def in_process(*arguments: object, cwd: Path) -> Ended:
+    """As :func:`called`, for fixtures of a whole module: nothing of pytest's is asked for."""
+    from privaudit.cli import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        for variable in ("PRIVAUDIT_DATA", "COLUMNS"):
+            patch.delenv(variable, raising=False)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                main([str(a) for a in arguments])
+                code = 0
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 def interrupted(

@@ -146,9 +146,7 @@ def test_small_coalitions_are_servers_a_user_and_pairs() -> None:
 @pytest.mark.skipif(not SCRIPT.exists(), reason=f"the package is not installed: no {SCRIPT}")
 def test_the_command_audits_a_recorded_run(tmp_path: Path, call: Callable[..., Ended]) -> None:
     settings = [f"-p{k}={json.dumps(v)}" for k, v in PARAMETERS.items()]
-    made = privaudit(
-        "simulate", "disue", "-o", "run", "--users", "4", "-q", *settings, cwd=tmp_path
-    )
+    made = call("simulate", "disue", "-o", "run", "--users", "4", "-q", *settings, cwd=tmp_path)
     assert made.code == 0, made.err
     ended = privaudit("audit", "run", "-o", "out", "-q", "-j", "1", cwd=tmp_path)
     assert ended.code == 0, ended.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_runs import SCRIPT, Ended, privaudit
+from cli_runs import SCRIPT, Ended, in_process, privaudit
 
 from privaudit.campaigns.disue import Config, check_inputs
 from privaudit.campaigns.disue.verdicts import claim_result
@@ -39,8 +39,8 @@ auxiliary_records = 60
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     folder = tmp_path_factory.mktemp("disue")
     (folder / "tiny.toml").write_text(TINY)
-    ended = privaudit(
-        "audit", "disue", "-o", "out", "--config", "tiny.toml", "-j", "1", cwd=folder, timeout=600
+    ended = in_process(
+        "audit", "disue", "-o", "out", "--config", "tiny.toml", "-j", "1", cwd=folder
     )
     return folder, ended
 
@@ -137,7 +137,7 @@ class TestReport:
 
     def test_another_protocol_does_not_take_its_folder(self, finished: tuple[Path, Ended]) -> None:
         folder, _ = finished
-        other = privaudit("audit", "pa-cfl", "-o", "out", cwd=folder)
+        other = in_process("audit", "pa-cfl", "-o", "out", cwd=folder)
         assert other.code == 2
         assert "another configuration" in other.err
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runs import SCRIPT, Ended, privaudit
+from cli_runs import SCRIPT, Ended, in_process, privaudit
 from index_runs import Run, digits_run, truth_of
 
 from privaudit.attacks.base import Guesses
@@ -59,8 +59,8 @@ slow = [
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     folder = tmp_path_factory.mktemp("pq-mds")
     (folder / "tiny.toml").write_text(TINY)
-    ended = privaudit(
-        "audit", "pq-mds", "-o", "out", "--config", "tiny.toml", "-j", "1", cwd=folder, timeout=600
+    ended = in_process(
+        "audit", "pq-mds", "-o", "out", "--config", "tiny.toml", "-j", "1", cwd=folder
     )
     return folder, ended
 
@@ -179,11 +179,11 @@ class TestReport:
         folder, _ = finished
         run = str(folder / "out" / "runs" / "main")
         arguments = ("attack", run, "--attack", "indices/known-sample", "--coalition", "server")
-        found = privaudit(*arguments, cwd=folder)
+        found = in_process(*arguments, cwd=folder)
         assert found.code == 0, found.err
         assert "granted: known-records" in found.err
         assert "normalised reconstruction error" in found.out
-        refused = privaudit(*arguments, "--withhold", "known-records", cwd=folder)
+        refused = in_process(*arguments, "--withhold", "known-records", cwd=folder)
         assert refused.code == 3
         assert "known-records" in refused.err
 
@@ -225,7 +225,7 @@ initialisations = 1
         _write_table(tmp_path / "people.csv", rows=120)
         (tmp_path / "small.toml").write_text(self.CONFIG)
         audit = ("audit", "pq-mds", "--config", "small.toml", *self.OPTIONS)
-        closed = privaudit(*audit, "-o", "closed", cwd=tmp_path)
+        closed = in_process(*audit, "-o", "closed", cwd=tmp_path)
         assert closed.code == 0, closed.err
         report = read_report(tmp_path / "closed")
         assert not report.system.data_is_public
@@ -237,7 +237,7 @@ initialisations = 1
             assert str(tmp_path) not in text
         # Scaling by numbers computed from the rows is a release that no budget covers.
         assert any("no finite budget" in s for s in report.budget_statements)
-        opened = privaudit(*audit, "-o", "opened", "--include-examples", cwd=tmp_path)
+        opened = in_process(*audit, "-o", "opened", "--include-examples", cwd=tmp_path)
         assert opened.code == 0, opened.err
         shown = [t for t in read_report(tmp_path / "opened").tables if t.id == "examples-main"]
         assert any("job=Falconer" in column for column in shown[0].columns)
