@@ -17,7 +17,7 @@ from privaudit.attacks.inversion import (
     RankProfileMatching,
     TopKMatching,
 )
-from privaudit.attacks.inversion._partial import magnitude_profile
+from privaudit.attacks.inversion._ranks import magnitude_profile
 from privaudit.attacks.inversion._regressed_labels import regressed_labels
 from privaudit.attacks.inversion._search import engine_for
 from privaudit.attacks.inversion._unrolled import UnrolledUpdates

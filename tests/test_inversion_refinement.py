@@ -10,7 +10,7 @@ import pytest
 import torch
 from inversion_runs import LENET, PAPER, SMALL, view_of, world
 
-from privaudit.attacks.inversion import TopKMatching, _known_inputs, _refine, _search
+from privaudit.attacks.inversion import TopKMatching, _equations, _known_inputs, _search
 from privaudit.attacks.inversion._convolutions import inputs_of
 from privaudit.errors import ConfigurationError
 from privaudit.models import ModelSpec
@@ -96,12 +96,12 @@ def test_the_classifier_of_other_units_is_known_and_the_layer_before_it_is_not()
 
 
 def test_the_variation_is_added_with_its_own_slope():
-    equations = object.__new__(_refine._Equations)
-    equations._first, equations._second = _refine._neighbours((2, 4, 3))
+    equations = object.__new__(_equations.Equations)
+    equations._first, equations._second = _equations._neighbours((2, 4, 3))
     x = torch.rand(24, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     x.requires_grad_(True)
     apart = x[equations._first] - x[equations._second]
-    value = 0.7 * 2 * torch.hypot(apart, torch.tensor(_refine._SOFT)).mean()
+    value = 0.7 * 2 * torch.hypot(apart, torch.tensor(_equations._SOFT)).mean()
     (wanted,) = torch.autograd.grad(value, x)
     curved, slope = torch.zeros(24, 24, dtype=torch.float64), torch.zeros(24, dtype=torch.float64)
     equations._add_variation(curved, slope, x.detach(), 0.7)
@@ -117,10 +117,10 @@ def test_derivatives_are_the_same_by_copies_of_the_image_and_by_rows_mapped_over
     engine = engine_of(w)
     tail = _known_inputs.tail_of(engine)
     found = _known_inputs.known_inputs(tail, *largest(w, 0, 0.0025), largest=True)
-    equations = _refine._Equations(engine, tail, found)
+    equations = _equations.Equations(engine, found)
     x = torch.rand(784, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     residual, slopes = equations._linear(x)
-    assert len(residual) > _refine._ROWS_AT_ONCE
+    assert len(residual) > _equations._ROWS_AT_ONCE
     assert torch.equal(residual, equations._residual(x))
     assert engine.factored
     engine.way = "dense"
@@ -134,13 +134,13 @@ def test_a_step_stays_in_the_range_and_solves_for_the_pixels_that_can_move():
     root = torch.randn(6, 6, dtype=torch.float64, generator=generator)
     curved, slope = root.T @ root, torch.randn(6, dtype=torch.float64, generator=generator)
     x = torch.tensor([0, 0, 1, 1, 0.5, 0.5], dtype=torch.float64)
-    step = _refine._step(curved, slope, x, 0.0)
+    step = _equations._step(curved, slope, x, 0.0)
     held = step == 0
     assert ((x + step)[:4] >= -1e-9).all() or held.any()
     free = ~held
     left = (curved @ step + slope)[free]
     assert left.numpy() == pytest.approx(np.zeros(int(free.sum())), abs=1e-6)
-    assert (_refine._step(-curved, slope, x, 0.0) == 0).all()
+    assert (_equations._step(-curved, slope, x, 0.0) == 0).all()
 
 
 def test_refined_images_are_nearer_to_the_records_than_those_of_matching_alone():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from privaudit.attacks.inversion._convolutions import inputs_of
 from privaudit.attacks.inversion._gradients import GradientEngine
 
-__all__ = ["KnownInputs", "Tail", "known_inputs", "tail_of"]
+__all__ = ["KnownInputs", "Tail", "inputs_from", "known_inputs", "tail_of"]
 
 #: Relative distance up to which two layers follow each other by rectified units.
 _SAME = 1e-5
@@ -58,11 +58,14 @@ class KnownInputs:
         Nan where unknown.
     bound : float
         No unknown one is larger in magnitude; infinite where nothing is known of them.
+    weights : Tensor of float64, shape (features,)
+        How far each value is trusted, up to one.
     """
 
     layer: nn.Linear
     values: Tensor
     bound: float
+    weights: Tensor
 
 
 def tail_of(engine: GradientEngine) -> Tail | None:
@@ -111,43 +114,91 @@ def known_inputs(
         as those of no single record do, because noise was added.
     """
     values = values.double()
-    least = float(values.abs().min()) if largest else float("inf")
     classes, features = tail.classifier.weight.shape
     derivatives = _block(indices, values, tail.bias, classes)
     if bool((derivatives.isnan().sum() == 1).item()):
         # Those of cross entropy sum to zero.
         derivatives = derivatives.where(~derivatives.isnan(), -derivatives.nansum())
     entries = _block(indices, values, tail.weight, classes * features).reshape(classes, features)
-    seen, bound = _inputs(entries, derivatives, least)
-    if seen.isnan().all() or _contradict(entries, derivatives, seen):
+    least = float(values.abs().min()) if largest else float("inf")
+    found = inputs_from(tail, indices, values, derivatives, least=least)
+    if not found or _contradict(entries, derivatives, found[0].values):
         return []
-    found = [KnownInputs(tail.classifier, seen, bound)]
-    if tail.hidden is None or bool(derivatives.isnan().any()):
-        return found
-    units, width = tail.hidden.weight.shape
-    back = derivatives @ tail.classifier.weight.detach().cpu().double()
-    told = ~_block(indices, values, tail.hidden_bias, units).isnan()
-    # Units that are off have no derivative at all; of the others it is what comes back.
-    back[~(told | (seen > 0))] = float("nan")
-    entries = _block(indices, values, tail.hidden_weight, units * width).reshape(units, width)
-    seen, bound = _inputs(entries, back, least)
-    found.append(KnownInputs(tail.hidden, seen, bound))
     return found
 
 
-def _inputs(entries: Tensor, derivatives: Tensor, least: float) -> tuple[Tensor, float]:
-    """Return inputs (features,) from entries (outputs, features), nan where unknown, and a bound.
+def inputs_from(
+    tail: Tail,
+    indices: Tensor,
+    values: Tensor,
+    derivatives: Tensor,
+    *,
+    least: float,
+    weights: Tensor | None = None,
+) -> list[KnownInputs]:
+    """Return what entries tell of the layers' inputs, given the classifier's derivatives.
 
-    Of several entries that tell an input, the one of the largest derivative is the most exact.
+    Parameters
+    ----------
+    indices : Tensor of int64, shape (k,)
+    values : Tensor of float64, shape (k,)
+    derivatives : Tensor of float64, shape (classes,)
+        Nan where unknown.
+    least : float
+        No entry that is not given is larger in magnitude.
+    weights : Tensor of float64, shape (k,), optional
+        How far each entry is trusted; all alike if not given.
+
+    Returns
+    -------
+    list of KnownInputs
+    """
+    weights = torch.ones_like(values) if weights is None else weights
+
+    def blocks(start: int, shape: torch.Size) -> tuple[Tensor, Tensor]:
+        return (
+            _block(indices, values, start, shape.numel()).reshape(shape),
+            _block(indices, weights, start, shape.numel()).reshape(shape),
+        )
+
+    seen = _inputs(
+        tail.classifier, *blocks(tail.weight, tail.classifier.weight.shape), derivatives, least
+    )
+    if seen.values.isnan().all():
+        return []
+    if tail.hidden is None or bool(derivatives.isnan().any()):
+        return [seen]
+    back = derivatives @ tail.classifier.weight.detach().cpu().double()
+    told = ~_block(indices, values, tail.hidden_bias, len(back)).isnan()
+    # Units that are off have no derivative at all; of the others it is what comes back.
+    back[~(told | (seen.values > 0))] = float("nan")
+    entries = blocks(tail.hidden_weight, tail.hidden.weight.shape)
+    return [seen, _inputs(tail.hidden, *entries, back, least)]
+
+
+def _inputs(
+    layer: nn.Linear, entries: Tensor, weights: Tensor, derivatives: Tensor, least: float
+) -> KnownInputs:
+    """Return inputs from entries and their weights (outputs, features), and a bound on the others.
+
+    Of several entries that tell an input, the most trusted ones are used, and of these that of the
+    largest derivative, which is the most exact.
     """
     sizes = derivatives.abs()
     if not bool((sizes > 0).any()):
-        return torch.full_like(entries[0], float("nan")), float("inf")
+        nothing = torch.full_like(entries[0], float("nan"))
+        return KnownInputs(layer, nothing, float("inf"), torch.ones_like(nothing))
     usable = ~entries.isnan() & (sizes > 0)[:, None]
-    best = torch.where(usable, sizes[:, None], -1.0).argmax(0)
+    trusted = usable & (weights == weights.where(usable, -1.0).amax(0))
+    best = torch.where(trusted, sizes[:, None], -1.0).argmax(0)
     at = torch.arange(entries.shape[1])
-    seen = torch.where(usable[best, at], entries[best, at] / derivatives[best], float("nan"))
-    return seen, least / float(sizes.nan_to_num(0).max())
+    known = usable[best, at]
+    return KnownInputs(
+        layer,
+        torch.where(known, entries[best, at] / derivatives[best], float("nan")),
+        least / float(sizes.nan_to_num(0).max()),
+        torch.where(known, weights[best, at], 1.0),
+    )
 
 
 def _contradict(entries: Tensor, derivatives: Tensor, seen: Tensor) -> bool:

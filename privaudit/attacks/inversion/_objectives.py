@@ -134,7 +134,9 @@ def sorted_values(values: Tensor) -> ObjectiveMaker:
     return make
 
 
-def profile_cosine(indices: Tensor, signs: Tensor, profile: Tensor) -> ObjectiveMaker:
+def profile_cosine(
+    indices: Tensor, signs: Tensor, profile: Tensor, weights: Tensor | None = None
+) -> ObjectiveMaker:
     """One minus the cosine of sign-corrected entries with a magnitude profile.
 
     Parameters
@@ -143,18 +145,25 @@ def profile_cosine(indices: Tensor, signs: Tensor, profile: Tensor) -> Objective
         Coordinates of each target, largest magnitude first.
     signs : Tensor, shape (N, k)
         +1 or -1 where the sign of the entry is known, 0 where its magnitude is compared.
-    profile : Tensor, shape (k,)
+    profile : Tensor, shape (k,) or (N, k)
         Expected magnitude at each rank.
+    weights : Tensor, shape (N, k), optional
+        Factors of both sides, entry by entry.
     """
-    norm = profile.norm()
+    every = profile.expand(len(indices), -1)
+    wanted = every if weights is None else every * weights
+    norms = wanted.norm(dim=1)
 
     def make(rows: Tensor) -> Objective:
-        where, sign = indices[rows], signs[rows]
+        where, sign, target, norm = indices[rows], signs[rows], wanted[rows], norms[rows]
+        factors = None if weights is None else weights[rows]
 
         def objective(gradients: UpdateGradients) -> Tensor:
             seen = gradients.gather(where)
             compared = torch.where(sign == 0, seen.abs(), seen * sign)
-            return _one_minus_cosine((compared * profile).sum(1), seen.square().sum(1), norm)
+            if factors is not None:
+                compared = compared * factors
+            return _one_minus_cosine((compared * target).sum(1), compared.square().sum(1), norm)
 
         return objective
 

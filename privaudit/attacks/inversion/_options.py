@@ -14,6 +14,7 @@ __all__ = [
     "LabelRule",
     "MatchingOptions",
     "PriorName",
+    "Refinement",
     "check_choice",
     "check_records",
     "needs_auxiliary",
@@ -167,3 +168,35 @@ class MatchingOptions:
         check_choice("prior", self.prior, get_args(PriorName))
         check_choice("batch_norm", self.batch_norm, get_args(BatchNorm))
         check_records(self.records, self.most_records)
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """How often images of single records are refined.
+
+    Attributes
+    ----------
+    turns : int
+        0 is none.
+    steps : int
+        Gauss-Newton steps of a turn, at most.
+
+    Raises
+    ------
+    ConfigurationError
+        If there are less than 0 turns or less than 1 step.
+    """
+
+    turns: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        if self.turns < 0:
+            raise ConfigurationError(
+                f"refinements must not be negative, got {self.turns}; 0 is none"
+            )
+        if self.steps < 1:
+            raise ConfigurationError(
+                f"refinement_steps must be at least 1, got {self.steps}; for no refinement set "
+                "refinements to 0"
+            )

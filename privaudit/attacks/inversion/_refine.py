@@ -1,10 +1,9 @@
 """Images of single records that meet what is known of the layers' inputs; imports torch.
 
 Matching gradients by first-order steps ends early: the equations are badly conditioned, and the
-derivatives of a network of rectified units jump. What a layer sees of an image does not jump, and
-for single records there are few pixels: damped Gauss-Newton steps are solved for all of them at
-once. What the equations leave open follows the total variation. The entries that do not tell a
-layer's inputs are matched by first-order steps again, in turns.
+derivatives of a network of rectified units jump. Gauss-Newton steps meet what the layers are known
+to have seen (:mod:`._equations`); the entries that do not tell a layer's inputs are matched by
+first-order steps again, in turns.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +21,28 @@ from torch import Tensor
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
 from privaudit.attacks.inversion._calibration import held_out, mean_decibels
+from privaudit.attacks.inversion._equations import PIXELS, Equations
 from privaudit.attacks.inversion._gradients import GradientEngine
-from privaudit.attacks.inversion._known_inputs import KnownInputs, Tail, known_inputs, tail_of
+from privaudit.attacks.inversion._known_inputs import KnownInputs, known_inputs, tail_of
 from privaudit.attacks.inversion._labels import one_hot
-from privaudit.attacks.inversion._observations import PartialUpdates
-from privaudit.attacks.inversion._options import MatchingOptions
+from privaudit.attacks.inversion._objectives import ObjectiveMaker
+from privaudit.attacks.inversion._options import MatchingOptions, Refinement
 from privaudit.datasets.base import LabelledImages
 
-__all__ = ["Refinement", "gain_of_refinement", "refined"]
+__all__ = [
+    "Kept",
+    "Read",
+    "Reading",
+    "gains_of_refinement",
+    "read_entries",
+    "refined",
+]
 
 Int64 = npt.NDArray[np.int64]
+
+#: Which image of a refinement is kept: that whose gradient is nearest to what was seen, or the last
+#: one that Gauss-Newton steps gave.
+Kept: TypeAlias = Literal["nearest", "last"]
 
 #: Weights of the total variation in the relative squared residual, first and last, by turn.
 _VARIATION = ((1e-1, 1e-4), (1e-2, 1e-4), (1e-2, 1e-5))
@@ -41,116 +53,121 @@ _ITERATIONS = 100
 _LEARNING_RATE = 0.03
 _WEIGHTS = (0.03, 0.01, 0.003)
 
-#: Differences of pixels below which total variation counts squared.
-_SOFT = 0.02
-
-#: Dampings of a step that are tried, each five times the last.
-_DAMPINGS = 6
-
-#: Times that pixels at the end of their range are held there, in one step.
-_HELD = 3
-
-#: Pixels up to which steps are solved at once: the equations are a dense square matrix.
-_PIXELS = 4096
-
 #: Auxiliary records on which it is tried, and how many times as many there must be.
 _TRIED = 6
 _LEFT = 5
 
-#: Derivatives taken at once: beyond that they fall out of the cache.
-_ROWS_AT_ONCE = 32
 _IMAGES_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Refinement:
-    """How often images are refined, and whether the known entries are each gradient's largest.
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What messages tell of the layers' inputs, and how gradients are compared with them.
 
     Attributes
     ----------
-    turns : int
-    steps : int
-        Gauss-Newton steps of a turn, at most.
-    largest : bool
+    inputs : tuple of sequence of KnownInputs
+        Of each target.
+    make : ObjectiveMaker
     """
 
-    turns: int
-    steps: int
-    largest: bool
+    inputs: tuple[Sequence[KnownInputs], ...]
+    make: ObjectiveMaker
+
+
+#: From images so far (targets, channels, height, width), what the messages tell.
+Read: TypeAlias = Callable[[Tensor], Reading]
+
+
+def read_entries(engine: GradientEngine, where: Tensor, values: Tensor, *, largest: bool) -> Read:
+    """Return what exact entries tell, whatever the image.
+
+    Parameters
+    ----------
+    where : Tensor of int64, shape (targets, k)
+    values : Tensor, shape (targets, k)
+    largest : bool
+        Whether the known entries are each gradient's largest.
+    """
+    tail = tail_of(engine)
+    if tail is None:
+        inputs: tuple[Sequence[KnownInputs], ...] = ((),) * len(where)
+    else:
+        inputs = tuple(
+            known_inputs(tail, at, entries, largest=largest)
+            for at, entries in zip(where.cpu(), values.cpu(), strict=True)
+        )
+    reading = Reading(inputs, objectives.masked_cosine(where, values))
+    return lambda _: reading
 
 
 def refined(
     found: _search.Found,
     engine: GradientEngine,
-    seen: PartialUpdates,
     labels: Int64,
+    read: Read,
     *,
     refinement: Refinement,
+    kept: Kept,
     options: MatchingOptions,
     rng: np.random.Generator,
 ) -> tuple[_search.Found, dict[str, float]]:
-    """Return images moved to what known entries tell of the layers' inputs, and diagnostics.
-
-    Of each target the image is kept whose gradient is nearest to the known entries, of all that
-    came up on the way, the first one too.
+    """Return images moved to what messages tell of the layers' inputs, and diagnostics.
 
     Parameters
     ----------
     found : Found
         Where the first turn begins.
-    seen : PartialUpdates
-        Values at coordinates, exact.
     labels : ndarray of int64, shape (targets, 1)
+    kept : {"nearest", "last"}
+        "nearest" keeps, of all images of a target that came up on the way, the first one too,
+        that whose gradient is nearest to what is known of it.
 
     Returns
     -------
     Found
-        Its losses are one minus the cosine over the known entries. What was found, where the
-        network does not end in a layer with biases, an image has too many pixels, updates are of
-        several records, or no entries tell what a layer saw.
+        Its losses are those of the reading's objective. What was found, where the network does not
+        end in a layer with biases, an image has too many pixels, updates are of several records, or
+        nothing tells what a layer saw.
     """
-    assert seen.indices is not None
-    pixels = math.prod(engine.input_shape)
-    tail = tail_of(engine) if engine.records == 1 and pixels <= _PIXELS else None
-    if tail is None:
+    if engine.records > 1 or math.prod(engine.input_shape) > PIXELS:
         return found, {"refined": 0.0}
-    where = _search.tensor(seen.indices, engine)
-    values = _search.tensor(seen.values, engine)
-    known = [
-        known_inputs(tail, at, entries, largest=refinement.largest)
-        for at, entries in zip(where.cpu(), values.cpu(), strict=True)
-    ]
-    if not any(known):
+    told = read(found.images[:, 0].clamp(0, 1))
+    if not any(told.inputs):
         return found, {"refined": 0.0}
-    make = objectives.masked_cosine(where, values)
-    soft = one_hot(labels.ravel(), engine)
+    ways, evaluations = _ways(
+        found, engine, labels, read, refinement=refinement, options=options, rng=rng
+    )
+    images, losses, changed = _chosen(ways, engine, labels, read, kept)
+    return replace(
+        found, images=images, losses=losses, evaluations=found.evaluations + evaluations
+    ), {
+        "refined": changed,
+        "layers known": float(np.mean([len(layers) for layers in told.inputs])),
+    }
 
-    def distances(images: Tensor) -> Tensor:
-        parts = []
-        for rows in torch.arange(len(images), device=images.device).split(_IMAGES_AT_ONCE):
-            with torch.no_grad():
-                parts.append(make(rows)(engine.gradients(images[rows, 0], soft[rows])))
-        return torch.cat(parts).nan_to_num(nan=math.inf)
 
-    images = found.images.clamp(0, 1)
-    best, lowest = images.clone(), distances(images)
-    first, evaluations = lowest.clone(), found.evaluations
-
-    def keep(images: Tensor) -> None:
-        nonlocal lowest
-        reached = distances(images)
-        better = reached < lowest
-        best[better] = images[better]
-        lowest = torch.where(better, reached, lowest)
-
+def _ways(
+    found: _search.Found,
+    engine: GradientEngine,
+    labels: Int64,
+    read: Read,
+    *,
+    refinement: Refinement,
+    options: MatchingOptions,
+    rng: np.random.Generator,
+) -> tuple[list[Tensor], int]:
+    """Return the images of every half turn, the first ones too, and evaluations made."""
+    images, evaluations = found.images.clamp(0, 1), 0
+    ways = [images]
     for turn in range(refinement.turns):
         at = min(turn, len(_VARIATION) - 1)
+        told = read(images[:, 0])
         moved = images.clone()
-        for target, told in enumerate(known):
-            if told:
-                equations = _Equations(engine, tail, told)
+        for target, layers in enumerate(told.inputs):
+            if layers:
+                equations = Equations(engine, layers)
                 moved[target] = equations.solve(images[target], refinement.steps, _VARIATION[at])
-        keep(moved)
         again = replace(
             options,
             prior="none",
@@ -161,26 +178,61 @@ def refined(
             total_variation=_WEIGHTS[at],
         )
         matched = _search.search(
-            engine, make, labels, options=again, auxiliary=None, rng=rng, start=moved.cpu().numpy()
+            engine,
+            told.make,
+            labels,
+            options=again,
+            auxiliary=None,
+            rng=rng,
+            start=moved.cpu().numpy(),
         )
         images = matched.images.clamp(0, 1)
         evaluations += matched.evaluations
-        keep(images)
-    return replace(found, images=best, losses=lowest, evaluations=evaluations), {
-        "refined": float((lowest < first).double().mean()),
-        "layers known": float(np.mean([len(told) for told in known])),
-    }
+        ways += [moved, images]
+    return ways, evaluations
 
 
-def gain_of_refinement(
+def _chosen(
+    ways: Sequence[Tensor], engine: GradientEngine, labels: Int64, read: Read, kept: Kept
+) -> tuple[Tensor, Tensor, float]:
+    """Return images, their losses (targets,), and the share that is not the first one's."""
+    make = read(ways[-1][:, 0]).make
+    soft = one_hot(labels.ravel(), engine)
+
+    def distances(images: Tensor) -> Tensor:
+        parts = []
+        for rows in torch.arange(len(images), device=images.device).split(_IMAGES_AT_ONCE):
+            with torch.no_grad():
+                parts.append(make(rows)(engine.gradients(images[rows, 0], soft[rows])))
+        return torch.cat(parts).nan_to_num(nan=math.inf)
+
+    best, lowest = ways[0].clone(), distances(ways[0])
+    first = lowest.clone()
+    if kept == "last":
+        # First-order steps follow the last Gauss-Newton ones.
+        return (
+            ways[-2],
+            distances(ways[-2]),
+            float((ways[-2] != best).flatten(1).any(1).double().mean()),
+        )
+    for images in ways[1:]:
+        reached = distances(images)
+        better = reached < lowest
+        best[better] = images[better]
+        lowest = torch.where(better, reached, lowest)
+    return best, lowest, float((lowest < first).double().mean())
+
+
+def gains_of_refinement(
     options: MatchingOptions,
     engine: GradientEngine,
     auxiliary: LabelledImages,
-    message: Callable[[Tensor], tuple[Tensor, Tensor]],
+    observe: Callable[[Tensor, Int64], tuple[ObjectiveMaker, Read]],
     *,
     refinement: Refinement,
+    kept: Sequence[Kept],
     rng: np.random.Generator,
-) -> float | None:
+) -> dict[Kept, float]:
     """Return by how many decibels refinement brings auxiliary records nearer, on average.
 
     A fitted prior knows what few entries leave open, and refinement leaves it. Where so few are
@@ -189,176 +241,30 @@ def gain_of_refinement(
 
     Parameters
     ----------
-    message : callable
-        From gradients (n, d), coordinates (n, k) and values (n, k) of a message about each.
+    observe : callable
+        From gradients (n, d) and labels (n,) of records, the objective of a message about each,
+        and what it tells.
+    kept : sequence of {"nearest", "last"}
+        The rules to try.
 
     Returns
     -------
-    float or None
-        None where there is nothing to lose, as no prior is fitted; 0 where there are too few
-        auxiliary records to tell.
+    dict
+        By rule. Empty where there are too few auxiliary records to tell, or messages tell nothing
+        of the layers' inputs.
     """
-    if not _search.fits_prior(options, auxiliary, engine.classes):
-        return None
     if len(auxiliary) < _LEFT * _TRIED:
-        return 0.0
+        return {}
     seed = int(rng.integers(2**31))
     own, rest, images, gradients = held_out(engine, auxiliary, _TRIED, seed=seed)
-    where, values = message(gradients)
     labels = own.labels[:, None]
-    found = _search.search(
-        engine,
-        objectives.masked_cosine(where, values),
-        labels,
-        options=options,
-        auxiliary=rest,
-        rng=rng,
-    )
-    seen = PartialUpdates(("",) * _TRIED, values.cpu().numpy(), where.cpu().numpy())
-    after, _ = refined(found, engine, seen, labels, refinement=refinement, options=options, rng=rng)
-
-    return mean_decibels(after.images, images) - mean_decibels(found.images, images)
-
-
-class _Equations:
-    """What is known of the inputs of one record's layers."""
-
-    def __init__(self, engine: GradientEngine, tail: Tail, found: Sequence[KnownInputs]) -> None:
-        self._engine = engine
-        self._found = found
-        self._layers = [one.layer for one in found]
-        self._size = max(float(found[0].values.nan_to_num(0).norm()), 1e-12)
-        self._first, self._second = _neighbours(engine.input_shape)
-
-    def solve(self, image: Tensor, steps: int, variation: tuple[float, float]) -> Tensor:
-        """Return the image (1, channels, height, width) after so many steps at most."""
-        high, low = variation
-        x = image.detach().cpu().double().clamp(0, 1).flatten()
-        damping = 1e-3
-        for step in range(steps):
-            share = step / max(1, steps - 1)
-            weight = high * (low / high) ** share
-            residual, slopes = self._linear(x)
-            curved, slope = slopes.T @ slopes, slopes.T @ residual
-            self._add_variation(curved, slope, x, weight)
-            before = float(residual.square().sum()) + self._variation(x, weight)
-            for _ in range(_DAMPINGS):
-                tried = (x + _step(curved, slope, x, damping)).clamp(0, 1)
-                total = float(self._residual(tried).square().sum())
-                total += self._variation(tried, weight)
-                if total < before:
-                    x, damping = tried, max(damping / 5, 1e-10)
-                    break
-                damping *= 5
-            else:
-                break
-        return x.to(image.device, image.dtype).reshape(image.shape)
-
-    def _seen(self, images: Tensor) -> list[Tensor]:
-        """Return what the layers see of images (n, channels, height, width): (n, features) each."""
-        seen: list[Tensor] = []
-        hooks = [
-            layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-            for layer in reversed(self._layers)
-        ]
-        try:
-            self._engine.model(images)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return [one.flatten(1) for one in reversed(seen)]
-
-    def _image(self, x: Tensor) -> Tensor:
-        return _search.tensor(x.numpy(), self._engine).reshape(1, *self._engine.input_shape)
-
-    def _places(self, seen: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Return which inputs of one image are known, and which others are beyond the bound."""
-        places = []
-        for one, inputs in zip(self._found, seen, strict=True):
-            known = ~one.values.isnan().to(inputs.device)
-            places.append((known, ~known & (inputs[0].abs() > one.bound)))
-        return places
-
-    def _parts(self, seen: Sequence[Tensor], places: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        """Return deviations (n, parts) from known inputs, and from the bound of those beyond it."""
-        parts = []
-        for one, inputs, (known, beyond) in zip(self._found, seen, places, strict=True):
-            wanted = one.values.to(inputs.device, inputs.dtype)
-            parts.append((inputs - wanted)[:, known])
-            parts.append(inputs.abs()[:, beyond] - one.bound)
-        return torch.cat(parts, 1) / self._size
-
-    def _residual(self, x: Tensor) -> Tensor:
-        with torch.no_grad():
-            seen = self._seen(self._image(x))
-            return self._parts(seen, self._places(seen))[0].cpu().double()
-
-    def _linear(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the residual (n,) and its derivatives (n, pixels)."""
-        image = self._image(x)
-        with torch.no_grad():
-            seen = self._seen(image)
-            places = self._places(seen)
-            residual = self._parts(seen, places)[0]
-        # Each copy of the image is differentiated for a row of its own: twice as fast as rows that
-        # torch maps over. Batch statistics, which tie copies together, leave but one of them.
-        rows = max(1, min(_ROWS_AT_ONCE, len(residual)))
-        copies = image.repeat(rows if self._engine.factored else 1, 1, 1, 1).requires_grad_(True)
-        parts = self._parts(self._seen(copies), places)
-        slopes = []
-        for start in range(0, len(residual), rows):
-            at = torch.arange(min(rows, len(residual) - start), device=parts.device)
-            if self._engine.factored:
-                chosen = torch.zeros_like(parts)
-                chosen[at, start + at] = 1
-                (found,) = torch.autograd.grad(parts, copies, chosen, retain_graph=True)
-            else:
-                chosen = parts.new_zeros(len(at), *parts.shape)
-                chosen[at, 0, start + at] = 1
-                (found,) = torch.autograd.grad(
-                    parts, copies, chosen, is_grads_batched=True, retain_graph=True
-                )
-            slopes.append(found[: len(at)].reshape(len(at), -1))
-        return residual.cpu().double(), torch.cat(slopes).cpu().double()
-
-    def _variation(self, x: Tensor, weight: float) -> float:
-        apart = x[self._first] - x[self._second]
-        return 2 * weight * float(torch.hypot(apart, torch.tensor(_SOFT)).mean())
-
-    def _add_variation(self, curved: Tensor, slope: Tensor, x: Tensor, weight: float) -> None:
-        """Add the reweighted squares of total variation to normal equations, in place."""
-        one, other = self._first, self._second
-        apart = x[one] - x[other]
-        pull = weight / len(apart) / torch.hypot(apart, torch.tensor(_SOFT))
-        for a, b in ((one, other), (other, one)):
-            curved.index_put_((a, a), pull, accumulate=True)
-            curved.index_put_((a, b), -pull, accumulate=True)
-        slope.index_add_(0, one, pull * apart)
-        slope.index_add_(0, other, -pull * apart)
-
-
-def _step(curved: Tensor, slope: Tensor, x: Tensor, damping: float) -> Tensor:
-    """Solve for a step, holding pixels that would leave their range from its end."""
-    damped = curved + torch.diag(damping * (curved.diagonal() + 1e-9))
-    free = torch.arange(len(x))
-    for _ in range(_HELD):
-        step = torch.zeros_like(x)
-        whole = len(free) == len(x)
-        factor, failed = torch.linalg.cholesky_ex(damped if whole else damped[free][:, free])
-        if bool(failed):
-            return torch.zeros_like(x)
-        step[free] = -torch.cholesky_solve(slope[free, None], factor)[:, 0]
-        to = x + step
-        out = ((to < 0) & (x <= 0)) | ((to > 1) & (x >= 1))
-        if not bool(out[free].any()):
-            break
-        free = free[~out[free]]
-    return step
-
-
-def _neighbours(shape: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
-    """Return positions of all pairs of neighbouring pixels."""
-    at = np.arange(math.prod(shape)).reshape(shape)
-    pairs = [(at[:, 1:], at[:, :-1]), (at[:, :, 1:], at[:, :, :-1])]
-    first, second = (np.concatenate([p[i].ravel() for p in pairs]) for i in (0, 1))
-    return torch.from_numpy(first), torch.from_numpy(second)
+    make, read = observe(gradients, own.labels)
+    found = _search.search(engine, make, labels, options=options, auxiliary=rest, rng=rng)
+    if not any(read(found.images[:, 0].clamp(0, 1)).inputs):
+        return {}
+    ways, _ = _ways(found, engine, labels, read, refinement=refinement, options=options, rng=rng)
+    before = mean_decibels(found.images, images)
+    return {
+        rule: mean_decibels(_chosen(ways, engine, labels, read, rule)[0], images) - before
+        for rule in kept
+    }

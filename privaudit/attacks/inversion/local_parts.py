@@ -179,7 +179,8 @@ class LocalStepsRanks(MatchingOptions):
         auxiliary = auxiliary_records(view, knowledge, attack=self.name, why="its profile")
         users, indices = permutation_sequences(view, dimension=len(parameters), attack=self.name)
         counts = record_counts(view, users, options=self, attack=self.name)
-        from privaudit.attacks.inversion._partial import LocalTraining, match_ranks
+        from privaudit.attacks.inversion._partial import LocalTraining
+        from privaudit.attacks.inversion._ranks import match_ranks
         from privaudit.attacks.inversion._unrolled import check_steps
 
         check_steps(self, users, counts, training)

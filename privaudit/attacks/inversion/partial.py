@@ -27,6 +27,7 @@ from privaudit.attacks.inversion._options import (
     Initialisation,
     MatchingOptions,
     PriorName,
+    Refinement,
     check_choice,
 )
 from privaudit.attacks.inversion._records import record_counts
@@ -125,15 +126,7 @@ class TopKMatching(MatchingOptions):
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
         check_source(self.source, self.k_fraction)
-        if self.refinements < 0:
-            raise ConfigurationError(
-                f"refinements must not be negative, got {self.refinements}; 0 is none"
-            )
-        if self.refinement_steps < 1:
-            raise ConfigurationError(
-                f"refinement_steps must be at least 1, got {self.refinement_steps}; for no "
-                "refinement set refinements to 0"
-            )
+        Refinement(self.refinements, self.refinement_steps)
 
     def run(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
         """Reconstruct the record behind the known entries of every user.
@@ -156,16 +149,12 @@ class TopKMatching(MatchingOptions):
             placed=True,
         )
         from privaudit.attacks.inversion._partial import match
-        from privaudit.attacks.inversion._refine import Refinement
 
         auxiliary = granted_auxiliary(view, knowledge, options=self, attack=self.name)
         counts = record_counts(view, seen.users, options=self, attack=self.name)
         refinement = None
         if self.refinements and self.prior in ("auto", "none"):
-            # What PA-CFL's users send is in an order of all users: another entry may be larger.
-            refinement = Refinement(
-                self.refinements, self.refinement_steps, largest=self.source == "update"
-            )
+            refinement = Refinement(self.refinements, self.refinement_steps)
         return match(
             self,
             knowledge,
@@ -175,6 +164,8 @@ class TopKMatching(MatchingOptions):
             zero_fill=False,
             rng=rng,
             refinement=refinement,
+            # What PA-CFL's users send is in an order of all users: another entry may be larger.
+            largest_known=self.source == "update",
         )
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:

@@ -15,7 +15,12 @@ from privaudit.attacks.inversion._observations import (
     permutation_sequences,
     target_ids,
 )
-from privaudit.attacks.inversion._options import Initialisation, MatchingOptions, PriorName
+from privaudit.attacks.inversion._options import (
+    Initialisation,
+    MatchingOptions,
+    PriorName,
+    Refinement,
+)
 from privaudit.attacks.inversion._records import record_counts
 from privaudit.errors import ConfigurationError
 from privaudit.protocols.pa_cfl.kinds import PERMUTATION_SEQUENCE
@@ -41,14 +46,25 @@ class RankProfileMatching(MatchingOptions):
     (:mod:`._regressed_labels`), their rows count as negative, and the number of records must be
     declared (``records``): this server is not told.
 
+    Images of single records are refined (:mod:`._rank_values`): gradients of biases are
+    derivatives, which an image that is nearly right tells, so that their magnitudes are marks among
+    the ranks. An entry between two marks is known nearly as if its value had been sent, and what
+    the last fully connected layers saw follows from the entries.
+
     Attributes
     ----------
     profile_records : int
         Auxiliary records from which the profile is taken, at most.
+    refinements : int
+        Turns in which images of single records are refined; 0 is none. There is none with a fitted
+        prior that is named, nor where it does not bring auxiliary records nearer, which is tried
+        first.
+    refinement_steps : int
+        Gauss-Newton steps of a turn, at most.
     """
 
     name: ClassVar[str] = "inversion/rank-profile"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     risk: ClassVar[str] = "reconstruction"
     requires: ClassVar[frozenset[Capability]] = frozenset(
         {
@@ -63,9 +79,12 @@ class RankProfileMatching(MatchingOptions):
     init: Initialisation = "class-mean"
     prior: PriorName = "auto"
     profile_records: int = 200
+    refinements: int = 5
+    refinement_steps: int = 6
 
     def __post_init__(self) -> None:
         MatchingOptions.__post_init__(self)
+        Refinement(self.refinements, self.refinement_steps)
         if self.profile_records < 1:
             raise ConfigurationError(
                 f"profile_records must be at least 1, got {self.profile_records}"
@@ -86,8 +105,11 @@ class RankProfileMatching(MatchingOptions):
         auxiliary = auxiliary_records(view, knowledge, attack=self.name, why="its profile")
         users, indices = permutation_sequences(view, dimension=len(parameters), attack=self.name)
         counts = record_counts(view, users, options=self, attack=self.name)
-        from privaudit.attacks.inversion._partial import match_ranks
+        from privaudit.attacks.inversion._ranks import match_ranks
 
+        refinement = None
+        if self.refinements and self.prior in ("auto", "none"):
+            refinement = Refinement(self.refinements, self.refinement_steps)
         return match_ranks(
             self,
             knowledge,
@@ -97,6 +119,7 @@ class RankProfileMatching(MatchingOptions):
             auxiliary,
             profile_records=self.profile_records,
             rng=rng,
+            refinement=refinement,
         )
 
     def baseline(self, view: View, *, knowledge: Knowledge, rng: np.random.Generator) -> Guesses:
