@@ -133,8 +133,15 @@ def run_quick(capsys, *arguments: str) -> dict:
     return summary
 
 
-def test_controls_and_batches_run_and_come_with_n_and_interval(capsys, tmp_path):
-    parts = ("--only", "controls,several", "--keep", str(tmp_path))
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder in which tests leave the parts that they finished for the ones after them."""
+    return tmp_path_factory.mktemp("kept")
+
+
+def test_controls_and_batches_run_and_come_with_n_and_interval(capsys, kept):
+    parts = ("--only", "controls,several", "--keep", str(kept))
+    before = {file.name for file in kept.iterdir()}
     summary = run_quick(capsys, *parts)
     by_key = {row["key"]: row for row in summary["rows"]}
     assert by_key["random ranks: identified"]["n"] == 3
@@ -143,15 +150,15 @@ def test_controls_and_batches_run_and_come_with_n_and_interval(capsys, tmp_path)
     assert by_key["batch 4, naive order: PSNR"]["value"] <= by_key["batch 4: PSNR"]["value"]
     # At a size at which nothing is learned no verdict is given.
     assert {row["verdict"] for row in summary["rows"]} <= {"–"}
-    kept = {file.name for file in tmp_path.iterdir()}
-    assert kept == {"digits-controls-seed-8101.json", "digits-several-seed-8101.json"}
+    files = {file.name for file in kept.iterdir()}
+    assert files == before | {"digits-controls-seed-8101.json", "digits-several-seed-8101.json"}
     again = run_quick(capsys, *parts)
     assert again["rows"] == summary["rows"]
 
 
 @pytest.mark.slow
-def test_every_part_runs(capsys, rules):
-    summary = run_quick(capsys)
+def test_every_part_runs(capsys, rules, kept):
+    summary = run_quick(capsys, "--keep", str(kept))
     found = {row["key"] for row in summary["rows"]}
     wanted = {e.key for e in rules.EXPECTATIONS}
     # Sizes that the quick form leaves out.
