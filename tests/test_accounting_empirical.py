@@ -159,7 +159,7 @@ def test_explicit_inputs_compose_to_the_reference_lower_bounds(shared: Path) -> 
         if row["others"] != "zero" or row["n"] > 4:
             continue
         pair = game_laws.spread_pair(row["n"], row["eps0"], coordinates=row["m"])
-        # Rounding 3,000 losses to this costs up to 1.6 % of epsilon; finer takes time in proportion.
+        # Rounding 3,000 losses to this costs 1.6 % of epsilon; finer takes time in proportion.
         bracket = accounting.compose_pair(
             *pair, compositions=row["m"] * row["T"], delta=row["delta"], interval=2e-5
         )
