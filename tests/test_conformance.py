@@ -209,7 +209,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Any, tuple[str, ...]]]] = {
         (BRIEF | {"source": "update"}, "fedavg", (SERVER,)),
     ],
     "inversion/sorted-values": [(BRIEF, "pa-cfl", (AS,))],
-    "inversion/rank-profile": [(BRIEF | {"profile_records": 10}, "pa-cfl", (MS,))],
+    "inversion/rank-profile": [(REFINED | {"profile_records": 10}, "pa-cfl", (MS,))],
     "inversion/analytic": [(BRIEF | {"feature_iterations": 3}, "fedavg", (SERVER,))],
     "inversion/local-steps": [(BRIEF, "fedavg", (SERVER,)), (BRIEF, few_steps, (SERVER,))],
     "inversion/local-steps-top-k": [

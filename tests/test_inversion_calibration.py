@@ -27,7 +27,7 @@ def run(attack, view, knowledge, seed=0):
     ("attack", "member"),
     [
         (TopKMatching(source="update", refinements=0, **FAST), SERVER),
-        (RankProfileMatching(**FAST), MANAGEMENT_SERVER),
+        (RankProfileMatching(refinements=0, **FAST), MANAGEMENT_SERVER),
     ],
 )
 def test_what_was_chosen_is_told_and_is_what_the_attack_then_does(attack, member):
@@ -118,8 +118,8 @@ def test_without_enough_auxiliary_records_or_with_several_a_gradient_nothing_is_
 def test_calibration_costs_no_quality_on_records_it_did_not_see():
     w = world(212, 8)
     view = view_of(w.transcript(0.05), MANAGEMENT_SERVER)
-    ours = run(RankProfileMatching(calibration=8), view, w.knowledge)
-    fixed = run(RankProfileMatching(calibration=0), view, w.knowledge)
+    ours = run(RankProfileMatching(calibration=8, refinements=0), view, w.knowledge)
+    fixed = run(RankProfileMatching(refinements=0), view, w.knowledge)
     assert median(ours, w.truth()) > median(fixed, w.truth()) - 0.5
 
 

@@ -45,7 +45,7 @@ ATTACKS: list[tuple[Attack, tuple[str, ...]]] = [
     (ZeroFillMatching(iterations=3), (AGGREGATION_SERVER, "colluder")),
     (ZeroFillMatching(iterations=3, placement="as-received"), (AGGREGATION_SERVER,)),
     (SortedValueMatching(iterations=3), (AGGREGATION_SERVER,)),
-    (RankProfileMatching(iterations=3, profile_records=10), (MANAGEMENT_SERVER,)),
+    (RankProfileMatching(iterations=3, profile_records=10, refinements=1), (MANAGEMENT_SERVER,)),
 ]
 each_attack = pytest.mark.parametrize(
     ("attack", "parties"), ATTACKS, ids=[f"{a.name}-{i}" for i, (a, _) in enumerate(ATTACKS)]

@@ -36,10 +36,11 @@ FIGURE_10BC = "Figure 10(b, c): from the views of AS and MS, by k"
 #: What attacks on undefended gradients show.
 _ENOUGH = "What the server of plain federated averaging sees is enough to rebuild users' records."
 
-#: Turns in which an audit refines images of the largest entries: fewer than the attack does by
-#: itself, for an audit makes it and its control at every share of entries. None for values that
-#: one user places on the paper's network, where it would take a minute and gains little.
+#: Turns in which an audit refines images: fewer than the attacks do by themselves, for an audit
+#: makes each attack and its control at every share of entries. None for values that one user places
+#: on the paper's network, where it would take a minute and gains little.
 _REFINEMENTS = 2
+_REFINEMENTS_OF_RANKS = 1
 
 
 def _top_k(*, refine: bool = True, **options: Any) -> TopKMatching:
@@ -126,7 +127,7 @@ def plan_probe(
     shown = VIEWS if headline else FIGURE_10BC
     make = partial(attack_cell, run, scorers=scorers, setting=setting, seed=seed, keep=True)
     yield Planned(
-        make(RankProfileMatching(), (MS,), "MS"),
+        make(RankProfileMatching(refinements=_REFINEMENTS_OF_RANKS), (MS,), "MS"),
         "MS, order of coordinates alone",
         f"Records from the order of coordinates alone, {at}",
         "The management server rebuilds records from which coordinates are largest, and in which "
