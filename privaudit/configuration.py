@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -78,10 +79,18 @@ def constructed(kind: type[T], options: Mapping[str, Any], *, where: str) -> T:
     if not known:
         return kind()
     try:
-        return TypeAdapter(kind).validate_python(dict(options))
+        made = TypeAdapter(kind).validate_python(dict(options))
     except ValidationError as error:
         problems = "; ".join(_described(dict(e)) for e in error.errors(include_url=False))
         raise ConfigurationError(f"{where}: {problems}") from None
+    for key, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigurationError(f"{where}: {key} = {value}: must be a finite number")
+        if isinstance(value, bool) and not isinstance(getattr(made, key), bool):
+            raise ConfigurationError(
+                f"{where}: {key} = {str(value).lower()}: must be a number, not true or false"
+            )
+    return made
 
 
 def _problem(kind: type[BaseModel], error: Mapping[str, Any]) -> str:

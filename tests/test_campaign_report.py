@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from privaudit.campaigns.grid import Campaign, Store, run_campaign
-from privaudit.campaigns.grid.budgets import budget_words
+from privaudit.campaigns.grid.budgets import budget_words, run_budgets
 from privaudit.campaigns.grid.report import _headlines, campaign_report
 from privaudit.campaigns.grid.specification import CellSpec, execute
 from privaudit.campaigns.grid.store import Row
@@ -118,6 +118,14 @@ def test_success_is_drawn_against_epsilon0_and_k_and_as_a_heat_map(
         for attack in ("collusion/update-recovery", "inversion/zero-fill"):
             assert sum(t.startswith(f"{start}{attack} on pa-cfl") for t in titles) == 1
     assert all(len(f.alt) > 60 for f in made[1].figures)
+
+
+def test_a_run_beyond_what_is_proven_costs_its_own_budget_alone(tmp_path: Path) -> None:
+    run = {"protocol": "pa-cfl", "parameters": {"epsilon0": 1000.0}}
+    found = run_budgets([run], tmp_path, delta=1e-5)
+    assert found.rows == found.words == ()
+    (flag,) = found.flags
+    assert "No budget is given for runs at ε₀ = 1000: epsilon0 must be finite" in flag
 
 
 def test_epsilon_is_drawn_against_cluster_size_from_the_runs_own_ledgers(

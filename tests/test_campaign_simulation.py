@@ -153,10 +153,22 @@ def test_a_run_that_is_read_back_has_the_auxiliary_records_of_its_partition(
         ({"parameters": {"top_k": 0}}, "top_k = 0"),
         ({"parameters": {"top_k": 20}}, "give top_k_fraction instead"),
         ({"parameters": {"protection": False}}, "leave protection on"),
+        ({"parameters": {"epsilon0": 1000}}, "epsilon0 = 1000: an audit proves budgets"),
+        ({"sweep_epsilon0": [1, 101]}, "sweep_epsilon0 = 101: an audit proves budgets"),
         ({"probe_fractions": [1e-9]}, "k = 0 of d"),
         ({"probe_users": 5000}, "5000"),
     ],
-    ids=["groups", "k too large", "k zero", "top_k", "PA-CFL*", "probe", "too many probe users"],
+    ids=[
+        "groups",
+        "k too large",
+        "k zero",
+        "top_k",
+        "PA-CFL*",
+        "epsilon0",
+        "sweep",
+        "probe",
+        "too many probe users",
+    ],
 )
 def test_an_audit_that_cannot_run_is_refused_before_its_folder_is_made(
     changes: dict[str, Any], says: str

@@ -374,6 +374,19 @@ def test_a_wrong_question_about_a_run_is_one_line(
     assert contents(work) == before
 
 
+def test_the_name_of_a_protocol_is_not_taken_for_a_folder(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "pa-cfl").mkdir()
+    ended = call("audit", "pa-cfl", "-o", "new", "-p", "epsilon0=1000", cwd=tmp_path)
+    assert ended.code == 2
+    assert "'pa-cfl' is read as the protocol" in ended.err
+    assert "epsilon0 = 1000: an audit proves budgets" in ended.err
+    assert not (tmp_path / "new").exists()
+    reading = call("audit", "pa-cfl", "--reader", "privaudit-view", "-o", "new", cwd=tmp_path)
+    assert "write ./pa-cfl" in reading.err
+    named = call("audit", "./pa-cfl", "-o", "new", cwd=tmp_path)
+    assert "not a recorded run" in named.err
+
+
 SORTED = ("attack", "single", "--attack", "inversion/sorted-values", "--coalition", AS)
 
 

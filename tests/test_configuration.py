@@ -188,6 +188,8 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
         ({"iterations": 0}, "attack 'x': iterations must be at least 1, got 0"),
         ({"prior": "flat"}, "prior = 'flat': input should be 'auto', 'none', 'gaussian', 'pca' or"),
         ({"total_variation": float("nan")}, "total_variation must not be negative, got nan"),
+        ({"learning_rate": float("inf")}, "learning_rate = inf: must be a finite number"),
+        ({"restarts": True}, "restarts = true: must be a number, not true or false"),
     ],
 )
 def test_options_of_an_attack_are_checked_by_name_type_and_range(

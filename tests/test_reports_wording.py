@@ -87,8 +87,19 @@ def test_a_verdict_says_why_it_is_open_and_what_guessing_may_reach() -> None:
     reason = "not beyond the range of guessing, but on 19 targets, and 'not shown' takes 20 or more"
     row = risk_verdict("inference", [finding(0.1, 0.0, 0.4, n=19, reason=reason)], words={})
     assert row.verdict == "inconclusive"
-    assert "10% of 19 targets against 0%, range 0% to 26%." in row.sentence
+    assert "10% of 19 targets, where prior knowledge alone reaches 0%, range 0% to 26%." in (
+        row.sentence
+    )
     assert f"Inconclusive: {reason}." in row.sentence
+
+
+def test_targets_are_counted_only_where_each_was_a_success_or_none() -> None:
+    given = {"verdict": "breached", "unit": "proportion", "metric": "coordinate accuracy"}
+    share = finding(0.25, 0.2, 0.3, per_target={"user-1": 0.25, "user-2": 0.25}, **given)
+    sentence = risk_verdict("inference", [share], words={}).sentence
+    assert "reaches a coordinate accuracy of 25% over" in sentence
+    counted = finding(0.5, 0.2, 0.8, per_target={"user-1": 1.0, "user-2": 0.0}, **given)
+    assert "succeeds for 50% of" in risk_verdict("inference", [counted], words={}).sentence
 
 
 def test_sentences_have_articles_and_no_empty_setting() -> None:

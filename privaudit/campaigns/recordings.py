@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from privaudit import plugins
-from privaudit.accounting import budget
+from privaudit.accounting import OutOfDomainError, budget
 from privaudit.attacks.base import Attack
 from privaudit.campaigns.assembly import as_row, run_warnings, tool_facts, uncovered_rows
 from privaudit.campaigns.auditing import Steps, claim_folder
@@ -294,7 +294,13 @@ def _ledger(run: RecordedRun, protocol: str, delta: float) -> _Ledger:
             flags=("the ledger of this run is empty",),
             statements=_no_budget(f"{protocol} declares no mechanism for the messages of this run"),
         )
-    spent = budget(events, delta=delta)
+    try:
+        spent = budget(events, delta=delta)
+    except OutOfDomainError as error:
+        return _Ledger(
+            flags=(f"the ledger of this run is not accounted for: {error}",),
+            statements=_no_budget("a mechanism of this run is outside of what is proven here"),
+        )
     return _Ledger(
         tuple(as_row(BudgetRow, row) for row in spent.rows),
         uncovered_rows(spent.uncovered, parties=run.transcript.ids("user"), word="every user"),

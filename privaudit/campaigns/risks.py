@@ -60,13 +60,13 @@ def risk_verdict(
     first = _best(judged, strength)
     best = (
         f"{_value(first)} of {first.n} targets"
-        if first.unit == "proportion"
+        if _counts(first)
         else f"{article(first.metric)} {first.metric} of {_value(first)} over {first.n} targets"
     )
     sentence = (
         f"The attacks tried ({tried}) did not do better than prior knowledge beyond doubt: at "
-        f"best {best} against {_baseline(first)}.{_open(judged, first)} Stronger attacks "
-        f"may.{when_not(first, findings)}"
+        f"best {best}, where prior knowledge alone reaches {_baseline(first)}."
+        f"{_open(judged, first)} Stronger attacks may.{when_not(first, findings)}"
     )
     return _of(risk, verdict, first, named(first), sentence)
 
@@ -140,8 +140,14 @@ def leakiness(finding: Finding) -> float:
     return value if finding.higher_is_leakier else -value
 
 
+def _counts(finding: Finding) -> bool:
+    """Whether a proportion is of targets, and not the mean of what was reached on each."""
+    values = finding.per_target.values()
+    return finding.unit == "proportion" and all(value in (0, 1) for value in values)
+
+
 def _success(finding: Finding) -> str:
-    if finding.unit == "proportion":
+    if _counts(finding):
         return (
             f"succeeds for {_value(finding)} of {finding.n} targets (chance and prior knowledge "
             f"alone: {_baseline(finding)})."

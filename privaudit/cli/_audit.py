@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
             str,
             typer.Argument(
                 help="A protocol (pa-cfl, disue, pq-mds) to simulate, attack and account, or a "
-                "recorded run."
+                "recorded run (./pa-cfl, should its folder have such a name)."
             ),
         ],
         out: options.Out,
@@ -91,7 +91,16 @@ def register(app: typer.Typer) -> None:
         """
         started = time.perf_counter()
         refuse_campaign(out)
-        if Path(subject).exists():
+        from privaudit.campaigns.auditing import AUDITS
+
+        exists = Path(subject).exists()
+        if exists and subject in AUDITS and not quiet:
+            typer.echo(
+                f"'{subject}' is read as the protocol; to audit what lies in the folder of that "
+                f"name, write ./{subject}",
+                err=True,
+            )
+        if exists and subject not in AUDITS:
             _refuse(
                 subject,
                 {
@@ -126,7 +135,9 @@ def register(app: typer.Typer) -> None:
             return
         if reader:
             raise ConfigurationError(
-                f"--reader is for recorded runs; there is no file or folder '{subject}'"
+                f"--reader is for recorded runs; write ./{subject} to name what lies there"
+                if exists
+                else f"--reader is for recorded runs; there is no file or folder '{subject}'"
             )
         from privaudit.campaigns.auditing import audit_of, claim_folder, perform
         from privaudit.configuration import validated

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from privaudit.accounting import budget
+from privaudit.accounting import OutOfDomainError, budget
+from privaudit.accounting.bracket import check_epsilon0
 from privaudit.campaigns.assembly import as_row, safe_bound
 from privaudit.campaigns.grid.recorded import run_key
 from privaudit.campaigns.pa_cfl.verdicts import FIXED_THRESHOLD
@@ -69,9 +70,15 @@ def run_budgets(runs: Sequence[Mapping[str, Any]], folder: Path, *, delta: float
     told: dict[bool, list[BudgetRow]] = {True: [], False: []}
     flags: list[tuple[float, str]] = []
     figures = []
+    beyond: list[str] = []
     allowed = sorted({epsilon0 for epsilon0, _ in by_epsilon})[:_SETTINGS]
     for epsilon0 in allowed:
         events: list[PrivacyEvent] = []
+        try:
+            check_epsilon0(epsilon0)
+        except OutOfDomainError as error:
+            beyond.append(f"No budget is given for runs at ε₀ = {epsilon0:g}: {error}")
+            continue
         for fixed in (True, False):
             for run in by_epsilon.get((epsilon0, fixed), [])[:_RUNS]:
                 found = _events(folder / run_key(run)[:32])
@@ -91,7 +98,10 @@ def run_budgets(runs: Sequence[Mapping[str, Any]], folder: Path, *, delta: float
             "What is sent without noise has no budget; for other protocols, see the audit of each."
         )
     return Budgets(
-        tuple(kept.values()), tuple(figures), tuple(words), _flag_words(flags) if words else ()
+        tuple(kept.values()),
+        tuple(figures),
+        tuple(words),
+        (*(_flag_words(flags) if words else ()), *beyond),
     )
 
 

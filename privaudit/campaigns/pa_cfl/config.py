@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from privaudit.accounting.bracket import MOST_EPSILON0
 from privaudit.campaigns.simulation import FederationConfig, SimulationConfig
 from privaudit.configuration import validated
 from privaudit.errors import ConfigurationError, did_you_mean
@@ -112,6 +113,18 @@ class AuditConfig(BaseModel):
             If a parameter is unknown or out of range, or does not fit an audit.
         """
         config = validated(PACFLConfig, self._merged(), where="parameters of protocol 'pa-cfl'")
+        for name, values in (
+            ("epsilon0", (config.epsilon0,)),
+            ("reference_epsilon0", (self.reference_epsilon0,)),
+            ("sweep_epsilon0", self.sweep_epsilon0),
+        ):
+            for value in values:
+                # No budget could be given in the end.
+                if value > MOST_EPSILON0:
+                    raise ConfigurationError(
+                        f"{name} = {value:g}: an audit proves budgets, which it can for values of "
+                        f"epsilon0 up to {MOST_EPSILON0:g}"
+                    )
         if config.top_k is not None:
             raise ConfigurationError(
                 f"top_k = {config.top_k}: an audit attacks models of several sizes; give "
