@@ -104,6 +104,12 @@ class Size:
             wanted["iterations"] = self.iterations
         return wanted
 
+    def refined(self, **wanted: Any) -> dict[str, Any]:
+        """Return options of a search whose images are refined, likewise."""
+        if self.iterations is not None:
+            wanted |= {"refinements": 1, "refinement_steps": 1}
+        return self.options(**wanted)
+
 
 def quick(dataset: str = "digits") -> Size:
     """Return a size at which nothing is learned, but everything is run."""

@@ -140,25 +140,25 @@ def images(world: World, seed: int) -> Samples:
         "proportion", dict(zip(case.users, right.astype(float).tolist(), strict=True))
     )
     rows: dict[str, tuple[Attack, View]] = {
-        "top-k": (on_update(case, **size.options()), server),
-        "top-k, as specified": (on_update(case, **size.options(**AS_SPECIFIED)), server),
-        "top-k, from noise": (on_update(case, **size.options(**FROM_NOISE)), server),
+        "top-k": (on_update(case, **size.refined()), server),
+        "top-k, as specified": (on_update(case, **size.refined(**AS_SPECIFIED)), server),
+        "top-k, from noise": (on_update(case, **size.refined(**FROM_NOISE)), server),
         "top-k 1 %, from noise": (
-            on_update(case, k_fraction=0.01, **size.options(**FROM_NOISE)),
+            on_update(case, k_fraction=0.01, **size.refined(**FROM_NOISE)),
             server,
         ),
         "zero-fill, from noise": (
             ZeroFillMatching(**size.options(**FROM_NOISE), source="update", k_fraction=case.share),
             server,
         ),
-        "AS + user": (TopKMatching(**size.options(calibration=8)), view(transcript, AS, COLLUDER)),
-        "ranks": (RankProfileMatching(**size.options(calibration=8)), management),
+        "AS + user": (TopKMatching(**size.refined(calibration=8)), view(transcript, AS, COLLUDER)),
+        "ranks": (RankProfileMatching(**size.refined(calibration=8)), management),
         "ranks, as specified": (
-            RankProfileMatching(**size.options(**AS_SPECIFIED)),
+            RankProfileMatching(**size.refined(**AS_SPECIFIED)),
             management,
         ),
-        "top-k, PCA": (on_update(case, **size.options(prior="pca")), server),
-        "ranks, PCA": (RankProfileMatching(**size.options(prior="pca")), management),
+        "top-k, PCA": (on_update(case, **size.refined(prior="pca")), server),
+        "ranks, PCA": (RankProfileMatching(**size.refined(prior="pca")), management),
         "unit magnitudes": (
             ZeroFillMatching(**size.options(**FROM_NOISE), source="update", k_fraction=case.share),
             view(unit_magnitudes(case), SERVER),
@@ -197,10 +197,10 @@ def later(world: World, seed: int) -> Samples:
     rows: dict[str, tuple[Attack, View]] = {
         "later, whole": (CosineInversion(**size.options()), server),
         "later, analytic": (AnalyticInversion(**size.options()), server),
-        "later, top-k": (on_update(case, **size.options()), server),
-        "later, top-k, PCA": (on_update(case, **size.options(prior="pca")), server),
-        "later, ranks": (RankProfileMatching(**size.options(calibration=8)), management),
-        "later, ranks, PCA": (RankProfileMatching(**size.options(prior="pca")), management),
+        "later, top-k": (on_update(case, **size.refined()), server),
+        "later, top-k, PCA": (on_update(case, **size.refined(prior="pca")), server),
+        "later, ranks": (RankProfileMatching(**size.refined(calibration=8)), management),
+        "later, ranks, PCA": (RankProfileMatching(**size.refined(prior="pca")), management),
     }
     for key, (attack, seen) in rows.items():
         guesses, _ = attacked(attack, seen, case.knowledge, seed=seed)
@@ -275,8 +275,8 @@ def controls(world: World, seed: int) -> Samples:
     other = flatten_parameters(build(case.spec, seed=seed + 10_000))
     plain = case.transcript()
     elsewhere = replace(case.knowledge, parameters=other)
-    ranks = RankProfileMatching(**size.options(calibration=8))
-    part = on_update(case, **size.options())
+    ranks = RankProfileMatching(**size.refined(calibration=8))
+    part = on_update(case, **size.refined())
     whole = CosineInversion(**size.options(restarts=1))
     solved = AnalyticInversion(**size.options(layer_starts=1))
     server, management = view(plain, SERVER), view(plain, MS)

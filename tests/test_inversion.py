@@ -75,7 +75,7 @@ def test_figure_10a_is_read_from_the_largest_entries_of_an_update() -> None:
 def test_ranks_without_any_value_give_records_away() -> None:
     w = world(105, 8)
     view = view_of(w.transcript(0.05), MANAGEMENT_SERVER)
-    guesses, baseline = attacked(RankProfileMatching(), view, w.knowledge)
+    guesses, baseline = attacked(RankProfileMatching(refinements=1), view, w.knowledge)
     assert not any("values" in m.arrays for m in view.messages)
     assert median(guesses, w.truth()) >= median(baseline, w.truth()) + 4
 
@@ -96,7 +96,10 @@ def test_values_without_coordinates_do_not_beat_the_prior(attack: Attack) -> Non
 
 @pytest.mark.parametrize(
     ("attack", "party"),
-    [(CosineInversion(restarts=1), SERVER), (RankProfileMatching(), MANAGEMENT_SERVER)],
+    [
+        (CosineInversion(restarts=1), SERVER),
+        (RankProfileMatching(refinements=1), MANAGEMENT_SERVER),
+    ],
     ids=["cosine", "rank-profile"],
 )
 def test_messages_of_another_user_tell_nothing_of_the_target(attack: Attack, party: str) -> None:

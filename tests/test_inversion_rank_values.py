@@ -126,7 +126,7 @@ def test_networks_without_rectified_units_before_the_classifier_tell_none():
 def test_refined_images_are_nearer_to_the_records_than_those_of_matching_alone():
     w = world(713, 2, PAPER)
     view = view_of(w.transcript(0.0025), MANAGEMENT_SERVER)
-    attack = RankProfileMatching(prior="none", refinements=1)
+    attack = RankProfileMatching(prior="none", refinements=1, refinement_steps=3)
     plain = run(replace(attack, refinements=0), view, w.knowledge)
     better = run(attack, view, w.knowledge)
     assert "refined" not in plain.diagnostics
