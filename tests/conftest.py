@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,21 @@ def shared() -> Path:
     if not (folder / "spec").is_dir():
         pytest.skip(f"no developers' folder at {folder}")
     return folder
+
+
+@pytest.fixture(scope="module")
+def brief_fits() -> Iterator[None]:
+    """For tests of whether attacks run, not of how well they do: fit moments in fewer steps."""
+    from privaudit.attacks.inversion._blind_moments import Moments
+
+    whole = Moments.fit
+
+    def fit(self: Moments, shares: Any, templates: Any, *, steps: int) -> Any:
+        return whole(self, shares, templates, steps=min(steps, 20))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Moments, "fit", fit)
+        yield
 
 
 @pytest.fixture

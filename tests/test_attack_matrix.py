@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from attack_matrix import RUNS, attack_of, every, outcome, own_attacks, row
 
 from privaudit import plugins
-from privaudit.attacks.inversion._blind_moments import Moments
+
+pytestmark = pytest.mark.usefixtures("brief_fits")
 
 PAGE = Path(__file__).parents[1] / "docs" / "attacks" / "applicability.md"
 PLUGIN = Path(__file__).parents[1] / "examples" / "plugin" / "src"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def brief_fits() -> Iterator[None]:
-    """Whether attacks run is asked, not how well: fit moments in fewer steps."""
-    whole = Moments.fit
-
-    def fit(self: Moments, shares: Any, templates: Any, *, steps: int) -> Any:
-        return whole(self, shares, templates, steps=min(steps, 20))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Moments, "fit", fit)
-        yield
 
 
 def check(name: str, attack) -> None:

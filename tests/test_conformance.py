@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,6 @@ from privaudit.attacks.base import Attack, Knowledge
 from privaudit.attacks.control import deranged, pseudonymise
 from privaudit.attacks.inference import inject_probes
 from privaudit.attacks.inversion import BlindCoordinates
-from privaudit.attacks.inversion._blind_moments import Moments
 from privaudit.attacks.pseudonyms import pseudonymise_round
 from privaudit.campaigns.membership import membership_experiment
 from privaudit.datasets import load_dataset
@@ -39,24 +37,13 @@ from privaudit.transcript import (
     View,
 )
 
+pytestmark = pytest.mark.usefixtures("brief_fits")
+
 MS, AS = kinds.MANAGEMENT_SERVER, kinds.AGGREGATION_SERVER
 MODEL = ModelSpec("lenet", (1, 8, 8), 10)
 BRIEF: dict[str, Any] = {"iterations": 3}
 REFINED = BRIEF | {"refinements": 1, "refinement_steps": 2}
 BLIND: dict[str, Any] = {"simulated_users": 20, "starts": 1, "evaluations": 4}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def brief_fits() -> Iterator[None]:
-    """Whether attacks keep the rules is asked, not how well they do: fit moments in fewer steps."""
-    whole = Moments.fit
-
-    def fit(self: Moments, shares: Any, templates: Any, *, steps: int) -> Any:
-        return whole(self, shares, templates, steps=min(steps, 20))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Moments, "fit", fit)
-        yield
 
 
 @cache

@@ -91,7 +91,7 @@ def register(app: typer.Typer) -> None:
         """
         started = time.perf_counter()
         refuse_campaign(out)
-        from privaudit.campaigns.auditing import AUDITS
+        from privaudit.campaigns.auditing import AUDITS, audit_of, claim_folder, perform
 
         exists = Path(subject).exists()
         if exists and subject in AUDITS and not quiet:
@@ -139,7 +139,6 @@ def register(app: typer.Typer) -> None:
                 if exists
                 else f"--reader is for recorded runs; there is no file or folder '{subject}'"
             )
-        from privaudit.campaigns.auditing import audit_of, claim_folder, perform
         from privaudit.configuration import validated
         from privaudit.reports import write_report
 

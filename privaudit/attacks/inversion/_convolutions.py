@@ -103,13 +103,25 @@ def stages_before(layer: nn.Module, engine: GradientEngine) -> tuple[Stage, ...]
 
 def inputs_of(module: nn.Module, engine: GradientEngine, images: Tensor) -> Tensor:
     """Return what a layer sees of images (n, features)."""
-    seen: list[Tensor] = []
-    hook = module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    return inputs_of_each([module], engine, images)[0]
+
+
+def inputs_of_each(
+    modules: Sequence[nn.Module], engine: GradientEngine, images: Tensor
+) -> list[Tensor]:
+    """Return what each layer sees of images (n, features), in one pass."""
+    seen: dict[nn.Module, Tensor] = {}
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        seen.setdefault(module, inputs[0])
+
+    hooks = [module.register_forward_pre_hook(keep) for module in modules]
     try:
         engine.model(images)
     finally:
-        hook.remove()
-    return seen[0]
+        for hook in hooks:
+            hook.remove()
+    return [seen[module] for module in modules]
 
 
 def windows_of(stage: Stage, convolved: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from privaudit.attacks.inversion import _search
+from privaudit.attacks.inversion._convolutions import inputs_of_each
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._known_inputs import KnownInputs
 
@@ -72,17 +73,7 @@ class Equations:
 
     def _seen(self, images: Tensor) -> list[Tensor]:
         """Return what the layers see of images (n, channels, height, width): (n, features) each."""
-        seen: list[Tensor] = []
-        hooks = [
-            layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-            for layer in reversed(self._layers)
-        ]
-        try:
-            self._engine.model(images)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return [one.flatten(1) for one in reversed(seen)]
+        return [seen.flatten(1) for seen in inputs_of_each(self._layers, self._engine, images)]
 
     def _image(self, x: Tensor) -> Tensor:
         return _search.tensor(x.numpy(), self._engine).reshape(1, *self._engine.input_shape)

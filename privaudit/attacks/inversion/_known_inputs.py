@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from privaudit.attacks.inversion._convolutions import inputs_of
+from privaudit.attacks.inversion._convolutions import inputs_of_each
 from privaudit.attacks.inversion._gradients import GradientEngine
 
 __all__ = ["KnownInputs", "Tail", "inputs_from", "known_inputs", "tail_of"]
@@ -45,6 +45,10 @@ class Tail:
     hidden: nn.Linear | None
     hidden_weight: int
     hidden_bias: int
+
+    def returned(self, derivatives: Tensor) -> Tensor:
+        """Return what derivatives (classes,) of the outputs are at the classifier's inputs."""
+        return derivatives @ self.classifier.weight.detach().cpu().double()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +172,7 @@ def inputs_from(
         return []
     if tail.hidden is None or bool(derivatives.isnan().any()):
         return [seen]
-    back = derivatives @ tail.classifier.weight.detach().cpu().double()
+    back = tail.returned(derivatives)
     told = ~_block(indices, values, tail.hidden_bias, len(back)).isnan()
     # Units that are off have no derivative at all; of the others it is what comes back.
     back[~(told | (seen.values > 0))] = float("nan")
@@ -227,8 +231,8 @@ def _follow(hidden: nn.Linear, last: nn.Linear, engine: GradientEngine) -> bool:
         (engine.records, *engine.input_shape), generator=torch.Generator().manual_seed(0)
     ).to(engine.device, engine.dtype)
     with torch.no_grad():
-        wanted = inputs_of(last, engine, probe)
-        made = hidden(inputs_of(hidden, engine, probe)).clamp_min(0)
+        before, wanted = inputs_of_each([hidden, last], engine, probe)
+        made = hidden(before).clamp_min(0)
     return made.shape == wanted.shape and bool(
         (made - wanted).norm() <= _SAME * wanted.norm().clamp_min(1e-12)
     )

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from privaudit.attacks.inversion import _objectives as objectives
 from privaudit.attacks.inversion import _search
-from privaudit.attacks.inversion._convolutions import inputs_of
+from privaudit.attacks.inversion._convolutions import inputs_of_each
 from privaudit.attacks.inversion._gradients import GradientEngine
 from privaudit.attacks.inversion._known_inputs import KnownInputs, Tail, inputs_from, tail_of
 from privaudit.attacks.inversion._refine import Read, Reading
@@ -80,8 +80,10 @@ def rank_values(
     """
     assert tail.hidden is not None
     known = torch.full((int(indices.max()) + 1,), float("nan"), dtype=torch.float64)
-    back = derivatives @ tail.classifier.weight.detach().cpu().double()
-    for start, values in ((tail.bias, derivatives), (tail.hidden_bias, back)):
+    for start, values in (
+        (tail.bias, derivatives),
+        (tail.hidden_bias, tail.returned(derivatives)),
+    ):
         inside = values[: max(0, len(known) - start)]
         known[start : start + len(inside)] = inside.abs()
     found = known.numpy()[indices]
@@ -161,25 +163,23 @@ def _suggested(
     """Return derivatives (classes,) at the classifier, and signs of the hidden layer's inputs."""
     assert tail.hidden is not None
     with torch.no_grad():
-        seen = inputs_of(tail.hidden, engine, image[None]).flatten().cpu().double()
-        scores = tail.classifier(inputs_of(tail.classifier, engine, image[None]))
+        seen, last = inputs_of_each([tail.hidden, tail.classifier], engine, image[None])
+        scores = tail.classifier(last)
     derivatives = scores.flatten().cpu().double().softmax(0)
     derivatives[label] -= 1
-    return derivatives, torch.where(seen < 0, -1.0, 1.0).double()
+    return derivatives, torch.where(seen.flatten().cpu() < 0, -1.0, 1.0).double()
 
 
 def _known(tail: Tail, indices: Int64, told: RankValues, sign: Tensor) -> list[KnownInputs]:
     assert tail.hidden is not None
     at = torch.from_numpy(indices)
-    values = torch.from_numpy(told.magnitudes)
-    back = told.derivatives @ tail.classifier.weight.detach().cpu().double()
+    values = torch.from_numpy(told.magnitudes).clone()
     # What the classifier sees is never negative.
     for start, factors in (
         (tail.weight, told.derivatives.sign()[:, None].expand(tail.classifier.weight.shape)),
-        (tail.hidden_weight, back.sign()[:, None] * sign),
+        (tail.hidden_weight, tail.returned(told.derivatives).sign()[:, None] * sign),
     ):
         inside = (at >= start) & (at < start + factors.numel())
-        values = values.clone()
         values[inside] *= factors.reshape(-1)[at[inside] - start]
     return inputs_from(
         tail,
